@@ -1,0 +1,88 @@
+"""Sizes and choices of a model, checked once, here."""
+
+from dataclasses import dataclass
+
+NORMS = ("post", "pre")
+NORM_KINDS = ("layer", "rms")
+POSITIONS = ("sinusoidal", "rope", "none")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swiglu")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes and choices of an encoder-decoder or of a decoder stack.
+
+    d_model       width of every token's row
+    n_heads       query heads; d_k and d_v default to d_model / n_heads
+    d_ff          inner width of the feed-forward network
+    n_layers      layers on each side (encoder-decoder) or blocks (decoder stack)
+    source_vocab  rows of the source embedding; the decoder stack does not use it
+    target_vocab  rows of the target embedding and columns of the output layer
+    n_kv_heads    key-value heads, a divisor of n_heads (grouped-query attention); n_heads unless given
+    norm          "post": LN(x + f(x)), the 2017 paper; "pre": x + f(norm(x))
+    norm_kind     "layer" or "rms"
+    eps           the ε inside the root of every norm; 0 is allowed, and then a constant row is an error
+    positions     "sinusoidal" (added to the embedding), "rope" (rotates queries and keys) or "none"
+    activation    "relu", "gelu" (exact), "gelu_tanh" or "swiglu" (adds a gate matrix w_3)
+    tied          the output layer is the target embedding, transposed
+    max_length    longest sequence accepted; None for no limit
+
+    Raises ValueError naming the field, what it was and what it must be.
+    """
+
+    d_model: int
+    n_heads: int
+    d_ff: int
+    n_layers: int
+    source_vocab: int
+    target_vocab: int
+    d_k: int | None = None
+    d_v: int | None = None
+    n_kv_heads: int | None = None
+    norm: str = "post"
+    norm_kind: str = "layer"
+    eps: float = 1e-5
+    positions: str = "sinusoidal"
+    activation: str = "relu"
+    tied: bool = False
+    max_length: int | None = None
+
+    def __post_init__(self):
+        for name in ("d_model", "n_heads", "d_ff", "n_layers", "source_vocab", "target_vocab"):
+            _positive_integer(name, getattr(self, name))
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) is None:
+                if self.d_model % self.n_heads:
+                    raise ValueError(
+                        f"d_model was {self.d_model}, which n_heads = {self.n_heads} does not divide; "
+                        f"it must be a multiple of n_heads, or {name} must be given"
+                    )
+                object.__setattr__(self, name, self.d_model // self.n_heads)
+            _positive_integer(name, getattr(self, name))
+        if self.n_kv_heads is None:
+            object.__setattr__(self, "n_kv_heads", self.n_heads)
+        _positive_integer("n_kv_heads", self.n_kv_heads)
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(f"n_kv_heads was {self.n_kv_heads}; it must divide n_heads = {self.n_heads}")
+        if self.max_length is not None:
+            _positive_integer("max_length", self.max_length)
+        _one_of("norm", self.norm, NORMS)
+        _one_of("norm_kind", self.norm_kind, NORM_KINDS)
+        _one_of("positions", self.positions, POSITIONS)
+        _one_of("activation", self.activation, ACTIVATIONS)
+        if not 0 <= self.eps < float("inf"):  # also refuses NaN
+            raise ValueError(f"eps was {self.eps}; it must be a finite number of at least 0")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"d_model was {self.d_model}; with sinusoidal positions it must be even (sine and cosine in pairs)")
+        if self.positions == "rope" and self.d_k % 2:
+            raise ValueError(f"d_k was {self.d_k}; with rope it must be even (coordinates rotate in pairs)")
+
+
+def _positive_integer(name, value):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} was {value!r}; it must be a whole number of at least 1")
+
+
+def _one_of(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"{name} was {value!r}; it must be one of {', '.join(map(repr, choices))}")
