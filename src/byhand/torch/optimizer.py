@@ -1,0 +1,28 @@
+"""Adam with the paper's schedule, through torch.optim."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+
+def noam(step: int, d_model: int, warmup: int = 4000) -> float:
+    """lr(t) = d_model^(−1/2) · min(t^(−1/2), t · warmup^(−3/2)), t = 1, 2, …     (Vaswani et al. 2017, equation 3)"""
+    if step < 1 or warmup < 1:
+        raise ValueError(f"step was {step} and warmup {warmup}; both must be at least 1")
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def adam(
+    parameters: Iterable[nn.Parameter], lr: float = 1.0, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, fused: bool | None = None
+) -> torch.optim.Adam:
+    """m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², p ← p − lr · m̂/(√v̂ + ε), with m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ)     (Kingma and Ba 2015)
+
+    lr stays 1 where `schedule` gives the rate.
+    """
+    return torch.optim.Adam(parameters, lr=lr, betas=betas, eps=eps, fused=fused)
+
+
+def schedule(optimizer: torch.optim.Optimizer, d_model: int, warmup: int = 4000) -> torch.optim.lr_scheduler.LambdaLR:
+    """The rate of step t is the optimizer's lr times noam(t): call .step() after each step of the optimizer."""
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: noam(done + 1, d_model, warmup))

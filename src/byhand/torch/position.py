@@ -1,0 +1,45 @@
+"""Where a token stands: added sines and cosines, or rotated queries and keys."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def sinusoidal(length: int, d_model: int, dtype: torch.dtype | None = None, device=None) -> Float[Tensor, "length d_model"]:
+    """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos(the same angle)     (Vaswani et al. 2017, section 3.5)"""
+    pos = torch.arange(length, dtype=torch.float64, device=_angles_on(device))
+    angle = pos[:, None] / 10000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=pos.device) / d_model)
+    pe = torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(length, d_model)
+    return pe.to(device=device, dtype=dtype or torch.get_default_dtype())
+
+
+def rope(
+    x: Float[Tensor, "*batch time d_k"], positions: Int[Tensor, "time"] | None = None, base: float = 10000.0, pairing: str = "interleaved"
+) -> Float[Tensor, "*batch time d_k"]:
+    """(y_a, y_b) = (x_a cos θ − x_b sin θ, x_a sin θ + x_b cos θ), θ = pos · base^(−2i/d_k)     (Su et al. 2021, equation 34)
+
+    Pair i is coordinates (2i, 2i+1) with pairing="interleaved", and (i, i + d_k/2) with "half". Without positions they are 0, 1, 2, ….
+    """
+    d_k = x.shape[-1]
+    if d_k % 2:
+        raise ValueError(f"x had a last axis of {d_k}; it must be even (coordinates rotate in pairs)")
+    if positions is None:
+        positions = torch.arange(x.shape[-2])
+    # The angles are worked in float64: a large position in float32 has lost the digits that matter. Then they are rounded once.
+    device = _angles_on(x.device)
+    frequency = base ** (-torch.arange(0, d_k, 2, dtype=torch.float64, device=device) / d_k)
+    angle = torch.as_tensor(positions, dtype=torch.float64, device=device)[..., None] * frequency
+    cos, sin = angle.cos().to(x), angle.sin().to(x)
+    if pairing == "interleaved":
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+    if pairing == "half":
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    raise ValueError(f"pairing was {pairing!r}; it must be 'interleaved' or 'half'")
+
+
+def _angles_on(device) -> torch.device:
+    """Apple's MPS has no float64, so there the angles are worked on the CPU."""
+    device = torch.device(device or "cpu")
+    return torch.device("cpu") if device.type == "mps" else device

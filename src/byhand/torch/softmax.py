@@ -1,0 +1,15 @@
+"""Scores to weights."""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def softmax(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"] | None = None) -> Float[Tensor, "*batch n"]:
+    """y_i = e^(x_i) / Σ_j e^(x_j), over the last axis and over the places where the mask is True
+
+    A row that is masked everywhere gives zeros (torch.softmax gives NaN), and passes no gradient.
+    """
+    if mask is None:
+        return x.softmax(-1)
+    # A finite filling keeps NaN out of the backward of all-masked rows; the second step makes them, and all that is masked, exactly 0.
+    return x.masked_fill(~mask, -1e30 if x.dtype.itemsize > 2 else -3e4).softmax(-1).masked_fill(~mask, 0.0)

@@ -1,0 +1,135 @@
+"""The encoder-decoder of 2017, as nn.Modules under the parameter names that every floor shares."""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ..config import Config
+from . import norm
+from .attention import MultiHeadAttention
+from .embedding import embedding, table
+from .feed_forward import FeedForward
+from .inputs import check_lengths, key_mask, tokens
+from .linear import Linear
+from .position import sinusoidal
+from .record import Record, nothing
+from .weights import Weights
+
+
+class Transformer(Weights):
+    """logits = decoder(decoder_input, encoder(source)) W + b     (Vaswani et al. 2017, figure 1)
+
+    module = Transformer(config).load_params(params)       # a dict of arrays, as byhand.numpy has it
+    logits = module(source, decoder_input)                 # (batch, time, target_vocab)
+    loss.cross_entropy(logits, targets).backward()
+    module.grads()                                         # a dict of arrays, the same names
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        self.source_embedding = table(config.source_vocab, config.d_model)
+        self.target_embedding = table(config.target_vocab, config.d_model)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch t_s"],
+        decoder_input: Int[Tensor, "batch t_t"],
+        source_lengths: Int[Tensor, "batch"] | None = None,
+        target_lengths: Int[Tensor, "batch"] | None = None,
+        activations: dict[str, Tensor] | None = None,
+    ) -> Float[Tensor, "batch t_t target_vocab"]:
+        """The logits of every position of the decoder's input.
+
+        Tokens may be tensors or integer arrays. Positions at or beyond a sequence's length are padding: nothing attends to them.
+        A dict given as `activations` is filled with every intermediate tensor under its dotted name (attention and norm then go step by step).
+
+        Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
+        """
+        config, device, record = self.config, self.source_embedding.device, Record(activations)
+        source = tokens("source", source, config.source_vocab, config.max_length, device)
+        decoder_input = tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device)
+        if len(source) != len(decoder_input):
+            raise ValueError(f"decoder_input had {len(decoder_input)} sequences and source {len(source)}; a batch must have as many of each")
+        source_mask = _mask("source_lengths", source_lengths, source)
+        target_mask = _mask("target_lengths", target_lengths, decoder_input)
+        memory = self.encode(source, source_mask, record.inside("encoder"))
+        y = self.decode(decoder_input, memory, source_mask, target_mask, record.inside("decoder"))
+        w = self.target_embedding.T if config.tied else None
+        return record("logits", self.output(y, w))
+
+    def encode(self, source: Tensor, mask: Tensor | None, record: Record = nothing) -> Float[Tensor, "batch t_s d_model"]:
+        x = self._embed(source, self.source_embedding, record)
+        for i, layer in enumerate(self.encoder):
+            x = layer(x, mask, record.inside(f"{i}"))
+        return record("memory", x)
+
+    def decode(self, decoder_input: Tensor, memory: Tensor, source_mask: Tensor | None, target_mask: Tensor | None, record: Record = nothing):
+        y = self._embed(decoder_input, self.target_embedding, record)
+        for i, layer in enumerate(self.decoder):
+            y = layer(y, memory, source_mask, target_mask, record.inside(f"{i}"))
+        return record("out", y)
+
+    def _embed(self, numbers, rows, record):
+        x = record("embedded", embedding(numbers, rows))
+        if self.config.positions == "sinusoidal":
+            x = x + record("positions", sinusoidal(x.shape[1], x.shape[2], x.dtype, x.device))
+        return record("input", x)
+
+
+class EncoderLayer(nn.Module):
+    """x ← norm(x + self_attention(x)), x ← norm(x + feed_forward(x))"""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attention = _attention(config, rotate=config.positions == "rope")
+        self.norm_1 = norm.make(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
+        self.norm_2 = norm.make(config)
+
+    def forward(self, x: Float[Tensor, "batch t_s d_model"], mask: Bool[Tensor, "batch 1 1 t_s"] | None = None, record: Record = nothing):
+        x = record("residual_1", x + self.self_attention(x, x, mask, record=record.inside("self_attention")))
+        x = self.norm_1(x, record.inside("norm_1"))
+        x = record("residual_2", x + self.feed_forward(x, record.inside("feed_forward")))
+        return self.norm_2(x, record.inside("norm_2"))
+
+
+class DecoderLayer(nn.Module):
+    """y ← norm(y + self_attention(y)), y ← norm(y + cross_attention(y, memory)), y ← norm(y + feed_forward(y))"""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attention = _attention(config, rotate=config.positions == "rope")
+        self.norm_1 = norm.make(config)
+        self.cross_attention = _attention(config, rotate=False)
+        self.norm_2 = norm.make(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
+        self.norm_3 = norm.make(config)
+
+    def forward(
+        self,
+        y: Float[Tensor, "batch t_t d_model"],
+        memory: Float[Tensor, "batch t_s d_model"],
+        source_mask: Bool[Tensor, "batch 1 1 t_s"] | None = None,
+        target_mask: Bool[Tensor, "batch 1 1 t_t"] | None = None,
+        record: Record = nothing,
+    ) -> Float[Tensor, "batch t_t d_model"]:
+        y = record("residual_1", y + self.self_attention(y, y, target_mask, causal=True, record=record.inside("self_attention")))
+        y = self.norm_1(y, record.inside("norm_1"))
+        y = record("residual_2", y + self.cross_attention(y, memory, source_mask, record=record.inside("cross_attention")))
+        y = self.norm_2(y, record.inside("norm_2"))
+        y = record("residual_3", y + self.feed_forward(y, record.inside("feed_forward")))
+        return self.norm_3(y, record.inside("norm_3"))
+
+
+def _attention(config, rotate):
+    return MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v, config.n_kv_heads, rotate)
+
+
+def _mask(name, lengths, beside):
+    """(batch, 1, 1, time), to be broadcast over heads and queries."""
+    if lengths is None:
+        return None
+    return key_mask(check_lengths(name, lengths, beside), beside.shape[1])[:, None, None, :]
