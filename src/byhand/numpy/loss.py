@@ -1,0 +1,107 @@
+"""Cross-entropy with label smoothing, and its gradient p − q."""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Array = np.ndarray
+
+REDUCTIONS = ("mean", "sum", "last")
+
+
+def cross_entropy(
+    logits: Float[Array, "batch time vocab"],
+    targets: Int[Array, "batch time"],
+    smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    lengths: Int[Array, "batch"] | None = None,
+    reduction: str = "mean",
+) -> tuple[float, Float[Array, "batch time vocab"]]:
+    """L = −Σ_k q_k log p_k,  p = softmax(z),  q = (1 − ε)·1[k = target] + ε/V;  ∂L/∂z = p − q
+
+    Smoothing puts ε/V on every class, the right one included, as PyTorch does (Tensor2Tensor: ε/(V − 1) on the others).
+    Positions whose target is ignore_index, or that lie at or past their sequence's length, are not scored: loss and
+    gradient 0. reduction: "mean" over scored positions, "sum", or "last", each sequence's last position, averaged
+    over the batch. Returns the loss and ∂L/∂z.
+    Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do not fit, logits that are not
+    finite, and where nothing is left to score; IndexError for a target outside the vocabulary.
+    Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
+    """
+    _check_loss(logits, targets, smoothing, reduction)
+    weight = position_weights(targets, ignore_index, lengths, reduction).astype(logits.dtype)
+    scored = weight > 0
+    vocab = logits.shape[-1]
+    _check_targets(targets[scored], vocab)
+    labels = np.where(scored, targets, 0)[..., None]  # an ignored target need not be a class
+
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    exponentials = np.exp(shifted)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    # −Σ q log p, with log p = shifted − log(total) and Σ q = 1
+    right = np.take_along_axis(shifted, labels, axis=-1)[..., 0]
+    position_loss = np.log(total[..., 0]) - (1 - smoothing) * right
+    if smoothing:
+        position_loss -= smoothing / vocab * shifted.sum(axis=-1)
+
+    dlogits = exponentials / total  # p
+    dlogits -= smoothing / vocab  # p − q, away from the right class ...
+    at_right = np.take_along_axis(dlogits, labels, axis=-1) - (1 - smoothing)  # ... and at it
+    np.put_along_axis(dlogits, labels, at_right, axis=-1)
+    dlogits *= weight[..., None]
+    return float((weight * position_loss).sum()), dlogits
+
+
+def smoothed_targets(targets: Int[Array, "..."], vocab: int, smoothing: float) -> Float[Array, "... vocab"]:
+    """q_k = (1 − ε)·1[k = target] + ε/V, as an array of its own; the loss itself never builds it."""
+    return (1 - smoothing) * np.eye(vocab)[targets] + smoothing / vocab
+
+
+def position_weights(
+    targets: Int[Array, "batch time"],
+    ignore_index: int | None = None,
+    lengths: Int[Array, "batch"] | None = None,
+    reduction: str = "mean",
+) -> Float[Array, "batch time"]:
+    """What each position's loss is multiplied by in the sum: 1/n, 1, or 1/n at the last positions; 0 where not scored."""
+    batch, time = targets.shape
+    ends = np.full(batch, time) if lengths is None else check_lengths("lengths", lengths, batch, time)
+    steps = np.arange(time)
+    scored = steps == ends[:, None] - 1 if reduction == "last" else steps < ends[:, None]
+    if ignore_index is not None:
+        scored = scored & (targets != ignore_index)
+    count = scored.sum()
+    if not count:
+        raise ValueError("targets leave no position to score: every one is ignored or past its sequence's length")
+    return scored * (1.0 if reduction == "sum" else 1 / count)
+
+
+def check_lengths(name: str, lengths: Int[Array, "batch"], batch: int, time: int) -> Int[Array, "batch"]:
+    """The lengths as an array, after a check: one whole number from 1 to time for each sequence."""
+    lengths = np.asarray(lengths)
+    if lengths.dtype.kind not in "iu" or lengths.shape != (batch,):
+        raise ValueError(f"{name} had dtype {lengths.dtype} and shape {lengths.shape}; it must hold {batch} integers, one a sequence")
+    for value in (lengths.min(), lengths.max()):
+        if not 1 <= value <= time:
+            raise ValueError(f"{name} held {value}; each must lie between 1 and the array's time, {time}")
+    return lengths
+
+
+def _check_loss(logits, targets, smoothing, reduction):
+    if logits.ndim != 3 or targets.shape != logits.shape[:2]:
+        raise ValueError(
+            f"targets had shape {targets.shape} and logits {logits.shape}; they must be (batch, time) and (batch, time, vocab)"
+        )
+    if targets.dtype.kind not in "iu":
+        raise ValueError(f"targets had dtype {targets.dtype}; it must be an array of integers")
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing was {smoothing}; it must lie in [0, 1)")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")
+    if not np.isfinite(logits).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(logits))[0])
+        raise ValueError(f"logits held {logits[place]} at {place}; they must be finite")
+
+
+def _check_targets(targets, vocab):
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= vocab:
+        raise IndexError(f"targets held the class {low if low < 0 else high}; it must lie in [0, {vocab})")

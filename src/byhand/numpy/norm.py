@@ -1,0 +1,59 @@
+"""Layer normalisation over the last axis."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+Array = np.ndarray
+
+
+class LayerNormCache(NamedTuple):
+    normalised: Float[Array, "... d"]
+    inverse_std: Float[Array, "... 1"]
+    gamma: Float[Array, "d"]
+    mean: Float[Array, "... 1"]
+    var: Float[Array, "... 1"]
+
+
+def layer_norm(
+    x: Float[Array, "... d"], gamma: Float[Array, "d"], beta: Float[Array, "d"], eps: float = 1e-5
+) -> tuple[Float[Array, "... d"], LayerNormCache]:
+    """y = γ x̂ + β,  x̂ = (x − μ) / √(σ² + ε)
+
+    μ and σ² are the mean and the variance (divided by d, not d − 1) of each row.
+    Raises ValueError for ε < 0, for shapes that do not fit, and for a constant row under ε = 0.
+    Source: Ba, Kiros and Hinton 2016, equations 3 and 4.
+    """
+    _check_norm(x, gamma, eps, beta=beta)
+    mean = x.mean(axis=-1, keepdims=True)
+    centred = x - mean
+    var = (centred * centred).mean(axis=-1, keepdims=True)
+    if eps == 0 and not var.all():
+        raise ValueError("x has a constant row and eps was 0; such a row has no direction to normalise: eps must be above 0")
+    inverse_std = 1 / np.sqrt(var + eps)
+    normalised = centred * inverse_std
+    return gamma * normalised + beta, LayerNormCache(normalised, inverse_std, gamma, mean, var)
+
+
+def layer_norm_backward(dy: Float[Array, "... d"], cache: LayerNormCache) -> tuple[Float[Array, "... d"], dict]:
+    """dx = (dx̂ − mean(dx̂) − x̂ · mean(dx̂ ⊙ x̂)) / √(σ² + ε),  dx̂ = γ ⊙ dy
+
+    γ stands inside both means: pulled in front of them, it is right only where all its entries are equal.
+    dγ = Σ_rows dy ⊙ x̂, dβ = Σ_rows dy. Returns dx, {"gamma", "beta"}.
+    """
+    normalised, inverse_std, gamma = cache[:3]
+    dnormalised = dy * gamma
+    along_ones = dnormalised.mean(axis=-1, keepdims=True)
+    along_normalised = (dnormalised * normalised).mean(axis=-1, keepdims=True)
+    dx = inverse_std * (dnormalised - along_ones - normalised * along_normalised)
+    rows = tuple(range(dy.ndim - 1))
+    return dx, {"gamma": (dy * normalised).sum(axis=rows), "beta": dy.sum(axis=rows)}
+
+
+def _check_norm(x, gamma, eps, **others):
+    if not 0 <= eps < np.inf:
+        raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
+    for name, value in {"gamma": gamma, **others}.items():
+        if value.shape != x.shape[-1:]:
+            raise ValueError(f"{name} had shape {value.shape}; it must be {x.shape[-1:]}, x's last axis")

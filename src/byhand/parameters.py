@@ -1,0 +1,114 @@
+"""Every parameter's name and shape, and the check that a dict of arrays has just these."""
+
+import math
+
+import numpy as np
+
+from .config import Config
+
+ATTENTION = ("w_q", "w_k", "w_v", "w_o")
+
+
+def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the 2017 encoder-decoder's parameters, in the order of its forward pass."""
+    d, vocab = config.d_model, config.target_vocab
+    shapes = {"source_embedding": (config.source_vocab, d), "target_embedding": (vocab, d)}
+    for side, attentions in (("encoder", ("self_attention",)), ("decoder", ("self_attention", "cross_attention"))):
+        for i in range(config.n_layers):
+            layer = f"{side}.{i}"
+            for norm, attention in enumerate(attentions, start=1):
+                shapes |= _prefixed(f"{layer}.{attention}", attention_shapes(config))
+                shapes |= _prefixed(f"{layer}.norm_{norm}", norm_shapes(config))
+            shapes |= _prefixed(f"{layer}.feed_forward", feed_forward_shapes(config))
+            shapes |= _prefixed(f"{layer}.norm_{len(attentions) + 1}", norm_shapes(config))
+    return shapes | output_shapes(config)
+
+
+def decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the decoder-only stack's parameters, in the order of its forward pass."""
+    shapes = {"embedding": (config.target_vocab, config.d_model)}
+    for i in range(config.n_layers):
+        shapes |= _prefixed(f"block.{i}.norm_1", norm_shapes(config))
+        shapes |= _prefixed(f"block.{i}.attention", attention_shapes(config))
+        shapes |= _prefixed(f"block.{i}.norm_2", norm_shapes(config))
+        shapes |= _prefixed(f"block.{i}.feed_forward", feed_forward_shapes(config))
+    if config.norm == "pre":  # a post-norm block already ends in a norm
+        shapes |= _prefixed("norm", norm_shapes(config))
+    return shapes | output_shapes(config)
+
+
+def attention_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Heads are column blocks of w_q, w_k and w_v; w_o mixes them back to d_model."""
+    d, d_k, d_v = config.d_model, config.d_k, config.d_v
+    return {
+        "w_q": (d, config.n_heads * d_k),
+        "w_k": (d, config.n_kv_heads * d_k),
+        "w_v": (d, config.n_kv_heads * d_v),
+        "w_o": (config.n_heads * d_v, d),
+    }
+
+
+def norm_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """RMSNorm has no β."""
+    names = ("gamma", "beta") if config.norm_kind == "layer" else ("gamma",)
+    return {name: (config.d_model,) for name in names}
+
+
+def feed_forward_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """SwiGLU adds w_3, whose product with x is what the gate multiplies."""
+    d, d_ff = config.d_model, config.d_ff
+    shapes = {"w_1": (d, d_ff), "b_1": (d_ff,), "w_2": (d_ff, d), "b_2": (d,)}
+    if config.activation == "swiglu":
+        shapes["w_3"] = (d, d_ff)
+    return shapes
+
+
+def output_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """With `tied`, output.w is gone and the transposed embedding stands in."""
+    bias = {"output.b": (config.target_vocab,)}
+    return bias if config.tied else {"output.w": (config.d_model, config.target_vocab)} | bias
+
+
+def draw(shapes: dict[str, tuple[int, ...]], seed: int, dtype=np.float64) -> dict[str, np.ndarray]:
+    """Starting values: matrices Xavier-uniform, embeddings N(0, 1/d_model), γ = 1, β and biases 0.
+
+    Source: Glorot and Bengio 2010, equation 16; the embedding's scale as in Vaswani et al. 2017's own code.
+    """
+    rng = np.random.default_rng(seed)
+
+    def start(name, shape):
+        if name.endswith("embedding"):
+            return rng.normal(0.0, shape[1] ** -0.5, shape)
+        if len(shape) == 2:
+            bound = math.sqrt(6 / sum(shape))
+            return rng.uniform(-bound, bound, shape)
+        return np.ones(shape) if name.endswith("gamma") else np.zeros(shape)
+
+    return {name: start(name, shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raise ValueError for the first unknown, missing, misshapen or non-finite parameter, by name."""
+    for name in params:
+        if name not in shapes:
+            raise ValueError(f"parameter {name!r} is unknown; this model has {_some(shapes)}")
+    for name, shape in shapes.items():
+        if name not in params:
+            raise ValueError(f"parameter {name!r} is missing; it must have shape {shape}")
+        value = params[name]
+        if value.shape != shape:
+            raise ValueError(f"parameter {name!r} had shape {value.shape}; it must be {shape}")
+        if value.dtype.kind != "f":
+            raise ValueError(f"parameter {name!r} had dtype {value.dtype}; it must be a floating-point array")
+        # A sum of squares is quick; it can overflow, so only the slow look decides.
+        if not math.isfinite(np.vdot(value, value)) and not np.isfinite(value).all():
+            raise ValueError(f"parameter {name!r} holds a value that is not finite; every entry must be a finite number")
+
+
+def _prefixed(prefix, shapes):
+    return {f"{prefix}.{name}": shape for name, shape in shapes.items()}
+
+
+def _some(names, most=4):
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,157 @@
+"""The book's worked examples: small models with every weight written down.
+
+`document` and `exact` share one set of weights, from which the numbers of document 1 follow by an ordinary forward
+pass. `lively` has the same sizes and no gradient that vanishes. `generic` has every size different, padding and
+batches, for proving gradients.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from .config import Config
+from .parameters import encoder_decoder_shapes
+
+SOURCE_NAMES = ("je", "suis")
+TARGET_NAMES = ("<bos>", "i", "am", "<eos>")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its parameters, one batch, and how the loss is taken.
+
+    params holds NumPy arrays; in document(exact=True), SymPy matrices (a vector is one row).
+    names maps "source" and "target" to the words of each vocabulary.
+    """
+
+    config: Config
+    params: dict[str, Any]
+    source: Int[np.ndarray, "batch t_source"]
+    decoder_input: Int[np.ndarray, "batch t_target"]
+    targets: Int[np.ndarray, "batch t_target"]
+    source_lengths: Int[np.ndarray, "batch"] | None
+    target_lengths: Int[np.ndarray, "batch"] | None
+    reduction: str
+    smoothing: float
+    names: dict[str, tuple[str, ...]]
+
+
+def document(exact: bool = False) -> Case:
+    """`je suis` to `i am` with document 1's weights: no positions added, ε = 0, the loss at `am` alone.
+
+    exact=True gives the parameters as SymPy matrices: rationals, and 1/√2 in the decoder's last γ.
+    """
+    config = _small_config(positions="none", eps=0.0)
+    return _small_case(config, _exact_params() if exact else _document_params(), source=[[0, 1]], reduction="last")
+
+
+def exact() -> Case:
+    """The weights of `document` in the model as the paper has it: positions added, ε = 1e-5."""
+    return _small_case(_small_config(), _document_params(), source=[[0, 1]], reduction="last")
+
+
+def lively() -> Case:
+    """Half-integer weights at document 1's sizes, chosen so that every gradient entry moves; mean loss, `je suis je`."""
+    table = json.loads(files("byhand").joinpath("toy_lively.json").read_text("utf-8"))["params"]
+    config = _small_config()
+    params = {name: np.array(table[name]) for name in encoder_decoder_shapes(config)}
+    return _small_case(config, params, source=[[0, 1, 0]], reduction="mean")
+
+
+def generic(seed: int = 0) -> Case:
+    """Random weights, every size different, unequal lengths, repeated tokens and padding: no factor can hide."""
+    config = Config(d_model=6, n_heads=2, d_k=4, d_v=5, d_ff=11, n_layers=2, source_vocab=9, target_vocab=7)
+    rng = np.random.default_rng(seed)
+    params = {name: rng.normal(0.0, 0.6, shape) for name, shape in encoder_decoder_shapes(config).items()}
+    for name in params:
+        if name.endswith("gamma"):
+            params[name] = params[name] + 1.2
+    source = rng.integers(0, config.source_vocab, (3, 8))
+    source[0, 4] = source[0, 1]
+    sentence = rng.integers(0, config.target_vocab, (3, 11))
+    sentence[1, 3] = sentence[1, 2]
+    return Case(
+        config, params, source, sentence[:, :-1].copy(), sentence[:, 1:].copy(),
+        source_lengths=np.array([8, 5, 3]), target_lengths=np.array([7, 10, 4]), reduction="mean", smoothing=0.1,
+        names={
+            "source": tuple(f"s{i}" for i in range(config.source_vocab)),
+            "target": tuple(f"t{i}" for i in range(config.target_vocab)),
+        },
+    )  # fmt: skip
+
+
+def _small_config(**choices) -> Config:
+    return Config(d_model=4, n_heads=2, d_ff=8, n_layers=1, source_vocab=2, target_vocab=4, **choices)
+
+
+def _small_case(config, params, source, reduction):
+    return Case(
+        config, params, np.array(source), np.array([[0, 1]]), np.array([[1, 2]]),
+        source_lengths=None, target_lengths=None, reduction=reduction, smoothing=0.1,
+        names={"source": SOURCE_NAMES, "target": TARGET_NAMES},
+    )  # fmt: skip
+
+
+def _document_params() -> dict[str, np.ndarray]:
+    table = _document_table() | {"decoder.0.norm_3.gamma": [0.5**0.5] * 4}
+    return {name: np.array(table[name], dtype=float) for name in encoder_decoder_shapes(_small_config())}
+
+
+def _exact_params() -> dict[str, Any]:
+    import sympy as sp  # only here: the other examples need NumPy alone
+
+    table = _document_table() | {"decoder.0.norm_3.gamma": [1 / sp.sqrt(2)] * 4}
+
+    def matrix(value):
+        rows = value if isinstance(value[0], list) else [value]
+        return sp.ImmutableMatrix([[sp.nsimplify(entry) for entry in row] for row in rows])
+
+    return {name: matrix(table[name]) for name in encoder_decoder_shapes(_small_config())}
+
+
+def _document_table() -> dict[str, list]:
+    """Document 1's weights, and the ones it leaves open, but for the last γ, which is not rational."""
+    identity = _diagonal(1, 1, 1, 1)
+    same_for_both_heads = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
+    self_attention = {"w_q": same_for_both_heads, "w_k": same_for_both_heads, "w_v": identity, "w_o": identity}
+    cross_attention = {"w_q": _diagonal(1, -1, 1, -1), "w_k": identity, "w_v": identity, "w_o": identity}
+    doubled_relu = {"w_1": _beside(identity, identity), "w_2": identity + identity}  # FFN(x) = 2 max(0, x)
+    # max(0, x) D − max(0, −x) D = x D, so x + FFN(x) = (−x₁, 0, −x₃, 0)
+    scaled = _diagonal(-2, -1, -2, -1)
+    linear = {"w_1": _beside(identity, _negative(identity)), "w_2": scaled + _negative(scaled)}
+    no_bias = {"b_1": [0] * 8, "b_2": [0] * 4}
+
+    table = {
+        "source_embedding": [[0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5]],
+        "target_embedding": [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0]],
+        "output.w": identity,
+        "output.b": [0] * 4,
+    }
+    rooms = {
+        "encoder.0.self_attention": self_attention,
+        "encoder.0.feed_forward": doubled_relu | no_bias,
+        "decoder.0.self_attention": self_attention,
+        "decoder.0.cross_attention": cross_attention,
+        "decoder.0.feed_forward": linear | no_bias,
+    }
+    for norm in ("encoder.0.norm_1", "encoder.0.norm_2", "decoder.0.norm_1", "decoder.0.norm_2", "decoder.0.norm_3"):
+        rooms[norm] = {"gamma": [1] * 4, "beta": [0] * 4}
+    for room, weights in rooms.items():
+        table |= {f"{room}.{name}": value for name, value in weights.items()}
+    return table
+
+
+def _diagonal(*entries):
+    return [[entry if i == j else 0 for j in range(len(entries))] for i, entry in enumerate(entries)]
+
+
+def _beside(left, right):
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def _negative(rows):
+    return [[-entry for entry in row] for row in rows]
