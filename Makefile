@@ -1,0 +1,68 @@
+# Every target prepares .venv itself. Versions: ranges in pyproject.toml, exact pins in constraints.txt.
+.POSIX:
+
+PYTHON = python3
+PAGES = book
+WORKERS = 2
+# One thread for each worker: the pages are small, and results do not depend on the number of cores.
+THREADS = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+BIN = .venv/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+SITE = _build/html
+
+help:
+	@echo "make book       build the site from the stored outputs (needs no PyTorch)"
+	@echo "make test       run every page against its stored outputs, and all other tests"
+	@echo "make lab        open the book in JupyterLab"
+	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
+	@echo "make pdf        print the whole book into one PDF (needs Chromium, Chrome or Edge)"
+	@echo "make bench      time the NumPy step against the PyTorch step"
+	@echo "make clean      remove what was built; make distclean also removes .venv"
+
+book: .venv/.book
+	$(BIN)/python book/_tools/lint.py book
+	$(BIN)/jupyter-book build . --warningiserror --keep-going -n --all
+	@echo
+	@echo "The book is in $(SITE)/. Open $(SITE)/index.html in a browser, or serve it:"
+	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory $(SITE) 8000"
+
+test: .venv/.all
+	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout 120 \
+		-n $(WORKERS) --dist loadfile book tests
+
+lab: .venv/.all
+	$(BIN)/jupyter lab book/intro.ipynb
+
+notebooks: .venv/.all
+	$(THREADS) $(BIN)/python -m pytest -p no:cacheprovider --nbmake --overwrite --nbmake-kernel python3 --nbmake-timeout 120 \
+		-n $(WORKERS) --dist loadfile $(PAGES)
+	$(BIN)/python book/_tools/normalise.py $(PAGES)
+
+pdf: .venv/.all
+	$(BIN)/jupyter-book build . --builder singlehtml --warningiserror --keep-going -n --all
+	$(BIN)/python book/_tools/print_pdf.py
+
+bench: .venv/.all
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis
+
+distclean: clean
+	rm -rf .venv
+
+.venv/.python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.12 ...')"
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/.book: .venv/.python pyproject.toml constraints.txt
+	$(PIP) --editable '.[book]'
+	touch $@
+
+.venv/.all: .venv/.python pyproject.toml constraints.txt
+	$(PIP) --editable '.[test]'
+	touch $@ .venv/.book
+
+.PHONY: help book test lab notebooks pdf bench clean distclean

@@ -1,0 +1,116 @@
+"""The lint tool accepts a sound notebook, and catches each fault that is planted in it."""
+
+import json
+import subprocess
+import sys
+from copy import deepcopy
+
+import pytest
+
+SOUND = {
+    "cells": [
+        {"cell_type": "markdown", "source": "# A page\n\nSee /usage and https://example.org/home/page."},
+        {
+            "cell_type": "code",
+            "source": ["x = 1\n", "x"],
+            "execution_count": 1,
+            "outputs": [{"output_type": "execute_result", "data": {"text/plain": ["1"]}}],
+        },
+        {"cell_type": "code", "source": "y = 2", "execution_count": 2, "outputs": []},
+    ]
+}
+
+
+def lint(root, folder, notebook):
+    (folder / "page.ipynb").write_text(notebook if isinstance(notebook, str) else json.dumps(notebook))
+    command = [sys.executable, root / "book/_tools/lint.py", folder]
+    run = subprocess.run(command, text=True, capture_output=True)
+    return run.returncode, run.stdout + run.stderr
+
+
+def never_run(cell):
+    cell["execution_count"] = None
+
+
+def no_output(cell):
+    cell["outputs"] = []
+
+
+def error(cell):
+    cell["outputs"] = [{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}]
+
+
+def path_in_source(cell):
+    cell["source"] = "x = open('/home/someone/data.txt')\nx"
+
+
+def path_in_stream(cell):
+    cell["outputs"].append({"output_type": "stream", "name": "stderr", "text": ["saved in\n", "/tmp/tmpabc/x.npz"]})
+
+
+def path_in_html(cell):
+    cell["outputs"][0]["data"]["text/html"] = "<p>C:\\Users\\someone</p>"
+
+
+def empty(cell):
+    cell["source"] = []
+
+
+FAULTS = {
+    never_run: "was never run",
+    no_output: "its output is not stored",
+    error: "stored an error: ValueError: no",
+    path_in_source: "path of one machine: /home/someone",
+    path_in_stream: "path of one machine: /tmp/tmpabc",
+    path_in_html: "path of one machine: C:\\Users",
+    empty: "is empty",
+}
+
+
+def test_a_sound_notebook_passes(root, tmp_path):
+    code, said = lint(root, tmp_path, SOUND)
+    assert code == 0 and "1 notebooks" in said
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_planted_fault_is_caught(root, tmp_path, fault):
+    notebook = deepcopy(SOUND)
+    fault(notebook["cells"][1])
+    code, said = lint(root, tmp_path, notebook)
+    assert code == 1
+    assert FAULTS[fault] in said
+    assert "page.ipynb, cell 2" in said
+
+
+def test_a_page_that_stored_nothing_is_caught(root, tmp_path):
+    notebook = deepcopy(SOUND)
+    del notebook["cells"][1]
+    code, said = lint(root, tmp_path, notebook)
+    assert code == 1 and "not one output is stored" in said
+
+
+def test_a_broken_file_is_caught(root, tmp_path):
+    code, said = lint(root, tmp_path, "{")
+    assert code == 1 and "page.ipynb: not a notebook" in said
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("x", True),
+        ("print('x')", True),
+        ("f'{x}'", True),
+        ("x.shape, y", True),
+        ("x;", False),
+        ("x = 1", False),
+        ("f(x)", False),  # may return nothing
+        ("import sys\nprint('x', file=sys.stderr)", False),
+        ("%matplotlib inline", False),
+        ("# a remark", False),
+    ],
+)
+def test_what_must_have_an_output(root, monkeypatch, source, expected):
+    monkeypatch.syspath_prepend(root / "book/_tools")
+    from lint import shows_something
+
+    assert shows_something(source) is expected
