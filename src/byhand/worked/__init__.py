@@ -1,0 +1,8 @@
+"""From arrays to written-out arithmetic and pictures: what a cell returns shows LaTeX in a notebook and text in a terminal."""
+
+from byhand.worked.verdicts import agreement, witnesses
+from byhand.worked.display import Written
+from byhand.worked.matrices import matrix, matrix_product
+from byhand.worked.plotting import Picture, heatmap, picture, use_book_style
+from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
+from byhand.worked.source import show_source

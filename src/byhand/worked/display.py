@@ -1,0 +1,74 @@
+"""What the helpers return: text for a terminal, and beside it the form that a notebook shows.
+
+Formulas go out as text/latex: Jupyter Book hands that to MathJax as a display, JupyterLab typesets what stands between
+dollars. (LaTeX inside text/markdown would be left raw by Jupyter Book.) Tables go out as text/html and take their colours
+from the page, so that they can be read in both themes. nbval compares every form.
+"""
+
+from dataclasses import dataclass
+import html
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """One written-out piece of arithmetic. `value` is the result as an array or a number; `text` and `latex` say how it came about."""
+
+    text: str
+    latex: str | None = None
+    html: str | None = None
+    markdown: str | None = None
+    value: Any = None
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        forms = {"text/plain": self.text}
+        if self.latex is not None:
+            forms["text/latex"] = "$$\n" + self.latex + "\n$$"
+        if self.html is not None:
+            forms["text/html"] = self.html
+        if self.markdown is not None:
+            forms["text/markdown"] = self.markdown
+        return forms
+
+
+def aligned(lines: list[str]) -> str:
+    """LaTeX lines under one another, aligned at '&' (one display, so that it scrolls as one)."""
+    if len(lines) == 1:
+        return lines[0].replace("&=", "=").replace("&", "")
+    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+def array(rows: list[list[str]], columns: str, rules: tuple[int, ...] = ()) -> str:
+    """A LaTeX array with a line above each row listed in `rules`."""
+    lines = [("\\hline " if i in rules else "") + " & ".join(row) for i, row in enumerate(rows)]
+    return f"\\begin{{array}}{{{columns}}}\n" + " \\\\\n".join(lines) + "\n\\end{array}"
+
+
+def text_table(rows: list[list[str]], left: tuple[int, ...] = (0,), gap: str = "  ") -> str:
+    """Columns of plain text, right-aligned but for those in `left`."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    lines = (gap.join(c.ljust(w) if j in left else c.rjust(w) for j, (c, w) in enumerate(zip(row, widths))) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(header: list[str], rows: list[list[str]], caption: str | None = None, left: tuple[int, ...] = (0,), raw: bool = False) -> str:
+    """A table that scrolls in its own box and takes its colours from the page. Cells are escaped unless `raw`."""
+    write = (lambda cell: cell) if raw else html.escape
+    base = "padding:.25rem .7rem;border-bottom:1px solid rgba(128,128,128,.45);background:none;color:inherit;vertical-align:top;"
+
+    def cell(tag: str, j: int, content: str) -> str:
+        align = "left" if j in left else "right"
+        scope = ' scope="col"' if tag == "th" else ""
+        return f'<{tag}{scope} style="{base}text-align:{align};font-variant-numeric:tabular-nums">{write(content)}</{tag}>'
+
+    head = "<tr>" + "".join(cell("th", j, h) for j, h in enumerate(header)) + "</tr>"
+    body = "\n".join("<tr>" + "".join(cell("td", j, c) for j, c in enumerate(row)) + "</tr>" for row in rows)
+    title = f'<caption style="caption-side:top;text-align:left;color:inherit;padding:.2rem 0">{html.escape(caption)}</caption>' if caption else ""
+    return (
+        '<div class="byhand-output tex2jax_process" tabindex="0" style="overflow-x:auto;max-width:100%">\n'
+        f'<table style="border-collapse:collapse;width:auto;margin:.4rem 0;color:inherit;background:none">{title}\n'
+        f"<thead>{head}</thead>\n<tbody>{body}</tbody>\n</table>\n</div>"
+    )

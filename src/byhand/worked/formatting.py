@@ -1,0 +1,244 @@
+"""How the book writes a number: one rule for floats, integers, NumPy scalars and SymPy's exact numbers.
+
+- `digits` counts places after the point. Zeros at the end mean that the number was rounded: 0.5 is a half, 0.500 is near it;
+  a whole number is shown without a point. -0 is shown as 0.
+- A number too small or too large for that is shown in scientific notation, with `digits` significant figures.
+- A tie rounds away from zero, as on a calculator, also when the processor left the number one bit short of the tie.
+- What is left over from rounding (1e-12 of the largest number beside it) is shown as 0: it differs from processor to processor.
+"""
+
+from decimal import ROUND_HALF_UP, Decimal
+import math
+import numbers
+
+import numpy as np
+
+LEFTOVER = 1e-12  # relative to `scale`: what float64 leaves behind where the true value is 0
+SMALLEST_SCALE = 1e-3  # the same floor as in the measure of agreement
+LARGEST_FIXED = 1e7
+
+
+def is_exact(value) -> bool:
+    """True for SymPy's numbers, expressions and matrices (SymPy itself is not imported for the question)."""
+    return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
+
+
+def text(value, digits: int = 3, scale: float | None = None, pad: int = 0) -> str:
+    """`value` in plain text: '0.944', '-0.5', '1.75e-7', '-∞'; an exact number as SymPy writes it."""
+    if is_exact(value):
+        return str(value)
+    sign, mantissa, exponent = _parts(value, digits, scale, pad)
+    return sign + mantissa.replace(r"\infty", "∞") + (f"e{exponent}" if exponent is not None else "")
+
+
+def latex(value, digits: int = 3, scale: float | None = None, pad: int = 0) -> str:
+    r"""`value` in LaTeX: '0.944', '1.75 \times 10^{-7}', '-\infty'; an exact number as SymPy writes it."""
+    if is_exact(value):
+        import sympy
+
+        return sympy.latex(value)
+    sign, mantissa, exponent = _parts(value, digits, scale, pad)
+    mantissa = {"nan": r"\text{nan}", "∞": r"\infty"}.get(mantissa, mantissa)
+    return sign + mantissa + (rf" \times 10^{{{exponent}}}" if exponent is not None else "")
+
+
+def factor_text(value, digits: int = 3, scale: float | None = None) -> str:
+    """Like `text`, in brackets where a sign or a sum would be misread after '·' or '+'."""
+    shown = text(value, digits, scale)
+    return f"({shown})" if _needs_brackets(value, shown) else shown
+
+
+def factor_latex(value, digits: int = 3, scale: float | None = None) -> str:
+    """Like `latex`, in brackets where a sign or a sum would be misread after a dot or a plus."""
+    shown = latex(value, digits, scale)
+    return rf"\left({shown}\right)" if _needs_brackets(value, shown) else shown
+
+
+def decimal_of(value) -> float:
+    """An exact number's nearest float (NaN for an expression with unknowns); floats pass through."""
+    if not is_exact(value):
+        return float(value)
+    evaluated = value.evalf(20)
+    return float(evaluated) if evaluated.is_real and not evaluated.free_symbols else math.nan
+
+
+def with_decimal(value, digits: int = 3, form: str = "latex") -> str:
+    r"""'\tanh{\left(\sqrt{2}\right)} \approx 0.888': an exact number and its decimal; a plain number alone."""
+    write = latex if form == "latex" else text
+    if not is_exact(value) or getattr(value, "is_Integer", False):
+        return write(value, digits)
+    decimal = decimal_of(value)
+    if math.isnan(decimal) or math.isinf(decimal):
+        return write(value, digits)
+    return write(value, digits) + (r" \approx " if form == "latex" else " ≈ ") + write(decimal, digits)
+
+
+def as_array(value, name: str = "array") -> np.ndarray:
+    """A NumPy array of numbers from a list, an array, a torch tensor or a SymPy matrix (then with object entries).
+
+    Raises ValueError naming `name` when the entries are not real numbers or the rows differ in length.
+    """
+    if hasattr(value, "detach"):  # a torch tensor, recognised without importing torch
+        value = value.detach().cpu()
+        value = (value.float() if "bfloat16" in str(value.dtype) else value).numpy()
+    elif is_exact(value) and hasattr(value, "tolist"):
+        value = np.array(value.tolist(), dtype=object).reshape(value.shape)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} was a list with rows of different lengths; it must be rectangular") from error
+    if array.dtype.kind in "biuf":
+        return array
+    if array.dtype == object and all(is_exact(x) or isinstance(x, (numbers.Real, np.bool_)) for x in array.ravel()):
+        return array
+    raise ValueError(f"{name} had entries of type {array.dtype}; it must hold real numbers")
+
+
+def scale_of(array: np.ndarray) -> float:
+    """The largest finite magnitude in an array, but at least 1e-3: what is far below it is shown as 0."""
+    if array.dtype == object:
+        values = np.abs([decimal_of(x) for x in array.ravel()])
+    else:
+        values = np.abs(array.ravel().astype(float))
+    values = values[np.isfinite(values)]
+    return max(float(values.max()), SMALLEST_SCALE) if values.size else SMALLEST_SCALE
+
+
+def checked_digits(digits) -> int:
+    if isinstance(digits, bool) or not isinstance(digits, numbers.Integral) or not 0 <= digits <= 30:
+        raise ValueError(f"digits was {digits!r}; it must be a whole number from 0 to 30")
+    return int(digits)
+
+
+def _parts(value, digits, scale, pad) -> tuple[str, str, int | None]:
+    """Sign, mantissa and power of ten (None in fixed notation)."""
+    digits = checked_digits(digits)
+    if isinstance(value, (bool, np.bool_)):
+        return "", "T" if value else "F", None
+    if isinstance(value, numbers.Integral) and not isinstance(value, np.floating):
+        return ("-" if value < 0 else ""), str(abs(int(value))), None
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, numbers.Real):
+        raise ValueError(f"value was {value!r} of type {type(value).__name__}; it must be one real number")
+    number = float(value)
+    if math.isnan(number):
+        return "", "nan", None
+    sign = "-" if number < 0 else ""
+    if math.isinf(number):
+        return sign, "∞", None
+    if abs(number) <= LEFTOVER * (SMALLEST_SCALE if scale is None else scale):
+        return "", "0", None
+    return sign, *_rounded(abs(number), digits, _trusted(value), pad)
+
+
+def _trusted(value) -> int:
+    """Significant figures that a number of this type holds safely."""
+    return {np.float32: 6, np.float16: 3}.get(type(value), 12)
+
+
+def _snapped(number: float, digits: int, trusted: int) -> Decimal:
+    """A positive number without its last, untrusted figures: 0.06249999999999999 is 0.0625 again."""
+    figures = max(trusted, digits + 1 + max(math.floor(math.log10(number)), 0))
+    return Decimal(f"{number:.{figures - 1}e}")
+
+
+def _rounded(number: float, digits: int, trusted: int, pad: int) -> tuple[str, int | None]:
+    """A positive number's mantissa and power of ten; at least `pad` places, unless it is whole."""
+    snapped = _snapped(number, digits, trusted)
+    if Decimal(10) ** -digits <= snapped < Decimal(LARGEST_FIXED) or digits == 0 and Decimal("0.5") <= snapped < 1:
+        return _fixed(snapped, digits, pad), None
+    exponent = snapped.adjusted()
+    places = max(digits - 1, 0)
+    mantissa = snapped.scaleb(-exponent)
+    if mantissa.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP) >= 10:  # 9.996 would become 10.00
+        mantissa, exponent = Decimal(1), exponent + 1
+    return _fixed(mantissa, places, 0), exponent
+
+
+def _fixed(number: Decimal, digits: int, pad: int) -> str:
+    """At most `digits` places; zeros at the end stay only where the number was rounded, or up to `pad` places."""
+    if number == number.to_integral_value():
+        return f"{int(number)}"
+    shown = number.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
+    if shown != number:
+        return f"{shown:f}"
+    return f"{shown.quantize(Decimal(1).scaleb(-max(pad, places_needed(number)))):f}"
+
+
+def places_needed(number: Decimal) -> int:
+    """Places after the point that write a decimal number in full."""
+    return max(-number.normalize().as_tuple().exponent, 0)
+
+
+def places_of(array: np.ndarray, digits: int = 3) -> int:
+    """The fewest places, at most `digits`, that show every entry of an array as exactly as `digits` places do."""
+    scale, needed = scale_of(array), 0
+    for value in array.ravel():
+        if is_exact(value) or isinstance(value, (numbers.Integral, np.bool_)):
+            continue
+        number = abs(float(value))
+        if math.isfinite(number) and max(10.0**-digits, LEFTOVER * scale) < number < LARGEST_FIXED:
+            needed = max(needed, places_needed(_snapped(number, digits, _trusted(value))))
+        if needed >= digits:
+            return digits
+    return needed
+
+
+def entries(array: np.ndarray, digits: int = 3, form: str = "text", scale: float | None = None) -> np.ndarray:
+    """Every entry of an array as a string, all with the same places; the strings have the array's shape."""
+    write = {"text": text, "latex": latex}[form]
+    scale, pad = scale_of(array) if scale is None else scale, places_of(array, checked_digits(digits))
+    shown = np.empty(array.shape, dtype=object)
+    for place in np.ndindex(array.shape):
+        shown[place] = write(array[place], digits, scale, pad)
+    return shown
+
+
+def _needs_brackets(value, shown: str) -> bool:
+    if is_exact(value):
+        return bool(getattr(value, "is_Add", False)) or shown.startswith("-")
+    return shown.startswith("-")
+
+
+_GREEK = (
+    "alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega"
+).split()
+_TEXT_SYMBOLS = {r"\cdot": "·", r"\hat": "", r"\partial": "∂", r"\top": "T", r"\,": " "} | {f"\\{g}": g for g in _GREEK}
+_SPECIAL = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "%": r"\%", "#": r"\#", "&": r"\&"}
+
+
+def label_latex(label) -> str:
+    r"""A token or another plain label: '<bos>' as '\text{<bos>}'. A number stays a number."""
+    if isinstance(label, numbers.Integral):
+        return str(int(label))
+    return r"\text{" + "".join(_SPECIAL.get(c, c) for c in str(label)) + "}"
+
+
+def name_latex(name: str) -> str:
+    r"""A name in LaTeX: 'X', 'W_Q', 'dW_1', 'X^T' as symbols, 'gamma' as γ, a dotted name in typewriter; LaTeX passes through."""
+    import re
+
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name was {name!r}; it must be a non-empty string")
+    if "\\" in name or "{" in name:
+        return name
+    if name in _GREEK:
+        return "\\" + name
+    match = re.fullmatch(r"(d?)([A-Za-z]|" + "|".join(_GREEK) + r")(?:_(\w+))?(\^T|\^\d+|')?", name)
+    if match:
+        d, symbol, below, above = match.groups()
+        symbol = "\\" + symbol if symbol in _GREEK else symbol
+        below = "" if below is None else "_{" + (below if len(below) == 1 or below.isdigit() else rf"\text{{{below}}}") + "}"
+        above = r"^\top" if above == "^T" else (above or "")
+        return f"{d}{symbol}{below}{above}"
+    if re.fullmatch(r"[A-Z](\^T)?[A-Z](\^T)?", name):  # a product of two matrices: QK^T, AV
+        return name.replace("^T", r"^\top ").strip()
+    return r"\texttt{" + "".join(_SPECIAL.get(c, c) for c in name) + "}" if "." in name else label_latex(name)
+
+
+def name_text(name: str) -> str:
+    """A name without LaTeX, for the terminal."""
+    for symbol, plain in _TEXT_SYMBOLS.items():
+        name = name.replace(symbol, plain)
+    return name.replace("{", "").replace("}", "").replace("\\", "").strip()

@@ -1,0 +1,112 @@
+"""Two results that ought to be the same: the bound within which they are, or the place where they are not."""
+
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+import numpy as np
+
+from byhand.worked import formatting as f
+from byhand.worked.display import Written, html_table, text_table
+
+FLOOR = 1e-3  # two gradients that are both nearly 0 are not asked for relative precision
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The entry where two arrays differ most, and the measure of that difference."""
+
+    name: str
+    place: tuple[int, ...]
+    values: tuple[float, float]
+    error: float
+
+
+def difference(a: Any, b: Any, name: str = "") -> Worst:
+    """max|a - b| / max(max|a|, max|b|, 1e-3), with the place and the values where it is reached. NaN counts as infinite."""
+    a, b = _floats(a, "a", name), _floats(b, "b", name)
+    if a.shape != b.shape:
+        raise ValueError(f"{name or 'a'} had shape {a.shape}, the other {b.shape}; they must be the same")
+    if not a.size:
+        raise ValueError(f"{name or 'a'} had shape {a.shape}; it must have at least one entry")
+    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities that are the same agree
+    with np.errstate(invalid="ignore"):
+        gap = np.where(same, 0.0, np.abs(a - b))
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
+    finite = np.concatenate([x[np.isfinite(x)].ravel() for x in (np.abs(a), np.abs(b))])
+    return Worst(name, place, (float(a[place]), float(b[place])), float(gap[place]) / max(finite.max(initial=0.0), FLOOR))
+
+
+def agreement(a: Any, b: Any, bound: float = 1e-12, names: tuple[str, str] = ("NumPy", "PyTorch"), what: str | None = None) -> Written:
+    """max|a - b| / max(max|a|, max|b|, 1e-3) ≤ bound, or an AssertionError with the worst entry's name, place and values.
+
+    a, b: arrays, torch tensors, SymPy matrices, numbers, or dicts of them with the same keys. Prints the bound that holds,
+    never the residual, which differs from processor to processor.
+    """
+    bound = _checked_bound(bound)
+    pairs = _pairs(a, b)
+    worst = max((difference(x, y, key) for key, x, y in pairs), key=lambda w: w.error)
+    if not worst.error <= bound:
+        raise AssertionError(_complaint(worst, bound, names))
+    entries = sum(f.as_array(x).size for _, x, _ in pairs)
+    count = f"{entries} entries" if entries != 1 else "1 entry"
+    if len(pairs) > 1:
+        count = f"{len(pairs)} arrays, {count}"
+    subject = f"{what}: " if what else ""
+    return Written(f"{subject}{names[0]} and {names[1]} agree within {bound_text(bound)} ({count})", value=bound)
+
+
+def witnesses(reference: Any, others: Mapping[str, Any], bounds: Mapping[str, float] | float = 1e-9, name: str = "by hand") -> Written:
+    """A table of witnesses for one gradient: each agrees with the reference within its bound, or an AssertionError.
+
+    reference: the hand-written gradient (an array or a dict of arrays). others: {"PyTorch's autograd": ..., "central
+    differences": ...}. bounds: one for all, or one for each of `others`.
+    """
+    if not others:
+        raise ValueError("others was empty; it must name at least one witness")
+    if isinstance(bounds, Mapping) and set(bounds) != set(others):
+        raise ValueError(f"bounds named {sorted(bounds)}; it must name the witnesses {sorted(others)}")
+    rows = []
+    for witness, value in others.items():
+        bound = bounds[witness] if isinstance(bounds, Mapping) else bounds
+        agreement(reference, value, bound, names=(name, witness))
+        rows.append([witness, f"agrees within {bound_text(bound)}"])
+    header = ["witness", f"beside {name}"]
+    return Written(text_table([header, *rows]), html=html_table(header, rows, left=(0, 1)))
+
+
+def bound_text(bound: float) -> str:
+    """A bound as it is written on a page: 1e-12."""
+    return f.text(float(bound), 3, 0.0)
+
+
+def _pairs(a, b) -> list[tuple[str, Any, Any]]:
+    if isinstance(a, Mapping) != isinstance(b, Mapping):
+        raise ValueError("a and b must both be dicts, or neither")
+    if not isinstance(a, Mapping):
+        return [("", a, b)]
+    if set(a) != set(b) or not a:
+        missing, extra = sorted(set(a) - set(b)), sorted(set(b) - set(a))
+        raise ValueError(f"b lacked {missing} and had {extra} beside; a and b must have the same keys, and at least one")
+    return [(key, a[key], b[key]) for key in a]
+
+
+def _floats(value, argument, name) -> np.ndarray:
+    array = f.as_array(value, name or argument)
+    if array.dtype == object:
+        return np.array([f.decimal_of(x) for x in array.ravel()], dtype=float).reshape(array.shape)
+    return array.astype(float)
+
+
+def _checked_bound(bound) -> float:
+    if not 0 < bound < 1:
+        raise ValueError(f"bound was {bound!r}; it must lie between 0 and 1")
+    return bound
+
+
+def _complaint(worst: Worst, bound: float, names) -> str:
+    where = (worst.name or "the array") + (f"[{', '.join(map(str, worst.place))}]" if worst.place else "")
+    return (
+        f"{names[0]} and {names[1]} differ by more than {bound_text(bound)}, most at {where}: "
+        f"{names[0]} {worst.values[0]:.15g}, {names[1]} {worst.values[1]:.15g} (measure {worst.error:.2g})"
+    )
