@@ -57,12 +57,49 @@ def _both(mask, other):
     return other if mask is None else mask if other is None else mask & other
 
 
-class MultiHeadAttention(nn.Module):
-    """concat(head_1, …, head_h) W_O, head_i = attention(x W_Q,i, memory W_K,i, memory W_V,i)     (Vaswani et al. 2017, section 3.2.2)
+def multi_head_attention(
+    x: Float[Tensor, "batch t_q d_model"],
+    memory: Float[Tensor, "batch t_k d_model"],
+    w_q: Float[Tensor, "d_model n_heads*d_k"],
+    w_k: Float[Tensor, "d_model n_kv_heads*d_k"],
+    w_v: Float[Tensor, "d_model n_kv_heads*d_v"],
+    w_o: Float[Tensor, "n_heads*d_v d_model"],
+    n_heads: int,
+    mask: Bool[Tensor, "#batch #heads #t_q t_k"] | None = None,
+    causal: bool = False,
+    n_kv_heads: int | None = None,
+    rotate: bool = False,
+    plain: bool = False,
+    record: Record = nothing,
+) -> Float[Tensor, "batch t_q d_model"]:
+    """y = concat_h(attention(x w_q, memory w_k, memory w_v)) w_o     (Vaswani et al. 2017, section 3.2.2)
 
-    Parameters, without biases; heads are blocks of columns, from left to right:
-    `w_q` (d_model, n_heads·d_k), `w_k` (d_model, n_kv_heads·d_k), `w_v` (d_model, n_kv_heads·d_v), `w_o` (n_heads·d_v, d_model).
-    `plain` switches between PyTorch's fused attention and the steps one by one.
+    Queries come from x, keys and values from memory; self-attention passes one tensor twice. Heads are blocks of columns of w_q, w_k
+    and w_v, from left to right. rotate turns queries and keys by their positions (rope).
+    """
+    n_kv_heads = n_kv_heads or n_heads
+    q, k, v = split_heads(x @ w_q, n_heads), split_heads(memory @ w_k, n_kv_heads), split_heads(memory @ w_v, n_kv_heads)
+    if rotate:
+        q, k = rope(q), rope(k)
+    mixed = attention(record("q", q), record("k", k), record("v", v), mask, causal, plain, record)
+    concat = merge_heads(record("mixed", mixed))
+    return record("out", record("concat", concat) @ w_o)
+
+
+def split_heads(x: Float[Tensor, "batch time n_heads*d"], n_heads: int) -> Float[Tensor, "batch n_heads time d"]:
+    """Head h is the h-th block of columns."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "batch n_heads time d"]) -> Float[Tensor, "batch time n_heads*d"]:
+    """The inverse of split_heads."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class MultiHeadAttention(nn.Module):
+    """multi_head_attention with its four matrices, `w_q`, `w_k`, `w_v` and `w_o`; there are no biases.
+
+    `plain` switches between PyTorch's fused attention (False) and the steps one by one (True).
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, n_kv_heads: int | None = None, rotate: bool = False):
@@ -73,30 +110,6 @@ class MultiHeadAttention(nn.Module):
         self.w_v = weight(d_model, self.n_kv_heads * d_v)
         self.w_o = weight(self.n_heads * d_v, d_model)
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch t_q d_model"],
-        memory: Float[Tensor, "batch t_k d_model"],
-        mask: Bool[Tensor, "#batch #heads #t_q t_k"] | None = None,
-        causal: bool = False,
-        record: Record = nothing,
-    ) -> Float[Tensor, "batch t_q d_model"]:
-        q = split_heads(x @ self.w_q, self.n_heads)
-        k = split_heads(memory @ self.w_k, self.n_kv_heads)
-        v = record("v", split_heads(memory @ self.w_v, self.n_kv_heads))
-        if self.rotate:
-            q, k = rope(q), rope(k)
-        q, k = record("q", q), record("k", k)
-        mixed = record("mixed", attention(q, k, v, mask, causal, self.plain, record))
-        concat = record("concat", join_heads(mixed))
-        return record("out", concat @ self.w_o)
-
-
-def split_heads(x: Float[Tensor, "batch time width"], n_heads: int) -> Float[Tensor, "batch heads time d_head"]:
-    """Column block i of the width becomes head i."""
-    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
-
-
-def join_heads(x: Float[Tensor, "batch heads time d_head"]) -> Float[Tensor, "batch time width"]:
-    """The heads side by side again."""
-    return x.transpose(1, 2).flatten(2)
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
+        matrices = self.w_q, self.w_k, self.w_v, self.w_o
+        return multi_head_attention(x, memory, *matrices, self.n_heads, mask, causal, self.n_kv_heads, self.rotate, self.plain, record)

@@ -32,23 +32,33 @@ def silu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "swiglu": silu}
 
 
-class FeedForward(nn.Module):
-    """y = f(x W_1 + b_1) W_2 + b_2     (Vaswani et al. 2017, equation 2)
+def feed_forward(
+    x: Float[Tensor, "*batch d_model"],
+    w_1: Float[Tensor, "d_model d_ff"],
+    b_1: Float[Tensor, "d_ff"],
+    w_2: Float[Tensor, "d_ff d_model"],
+    b_2: Float[Tensor, "d_model"],
+    activation: str = "relu",
+    w_3: Float[Tensor, "d_model d_ff"] | None = None,
+    record: Record = nothing,
+) -> Float[Tensor, "*batch d_model"]:
+    """y = f(x w_1 + b_1) w_2 + b_2     (Vaswani et al. 2017, equation 2); with "swiglu" y = (silu(x w_1 + b_1) ⊙ x w_3) w_2 + b_2 (Shazeer 2020)"""
+    hidden = record("hidden", linear(x, w_1, b_1))
+    active = ACTIVATIONS[activation](hidden)
+    if w_3 is not None:
+        active = active * record("gate", x @ w_3)
+    return record("out", linear(record("active", active), w_2, b_2))
 
-    Parameters `w_1` (d_model, d_ff), `b_1`, `w_2` (d_ff, d_model), `b_2`. With activation="swiglu" there is a `w_3` (d_model, d_ff) as
-    well, and y = (silu(x W_1 + b_1) ⊙ x W_3) W_2 + b_2 (Shazeer 2020).
-    """
+
+class FeedForward(nn.Module):
+    """feed_forward with its parameters `w_1`, `b_1`, `w_2`, `b_2`, and `w_3` where activation is "swiglu"."""
 
     def __init__(self, d_model: int, d_ff: int, activation: str = "relu"):
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
         self.w_1, self.b_1 = weight(d_model, d_ff), nn.Parameter(torch.zeros(d_ff))
         self.w_2, self.b_2 = weight(d_ff, d_model), nn.Parameter(torch.zeros(d_model))
         self.w_3 = weight(d_model, d_ff) if activation == "swiglu" else None
 
-    def forward(self, x: Float[Tensor, "*batch d_model"], record: Record = nothing) -> Float[Tensor, "*batch d_model"]:
-        hidden = record("hidden", linear(x, self.w_1, self.b_1))
-        active = self.activation(hidden)
-        if self.w_3 is not None:
-            active = active * record("gate", x @ self.w_3)
-        return record("out", linear(record("active", active), self.w_2, self.b_2))
+    def forward(self, x: Tensor, record: Record = nothing) -> Tensor:
+        return feed_forward(x, self.w_1, self.b_1, self.w_2, self.b_2, self.activation, self.w_3, record)

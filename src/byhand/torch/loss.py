@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from .inputs import check_lengths, check_vocabulary, integers, key_mask
+from .inputs import check_lengths, check_vocabulary, integers
 
 REDUCTIONS = ("mean", "sum", "last")
 
@@ -21,14 +21,14 @@ def cross_entropy(
     """loss = −Σ_c q_c log softmax(z)_c at each scored position, q_c = (1 − ε)·[c is the target] + ε/V
 
     ε is `smoothing`, spread over all V classes, the target's own included. A position is scored unless its target is
-    `ignore_index` or it lies at or beyond the sequence's length. reduction: "mean" over the scored positions of the whole batch, "sum" over them, or
-    "last": each sequence's last scored position, averaged over the batch.
+    `ignore_index` or it lies at or beyond the sequence's length. reduction: "mean" over the
+    scored positions of the whole batch, "sum" over them, or "last": each sequence's last position, averaged over the batch.
+
+    Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do not fit, and where nothing is left to score;
+    IndexError for a target outside the vocabulary. Logits that are not finite pass through: loss scaling in half precision relies on it.
     """
     targets = integers("targets", targets, logits.device)
     scored = _scored(logits, targets, smoothing, ignore_index, lengths, reduction)
-    if reduction == "last":
-        place = torch.arange(targets.shape[1], device=targets.device)
-        scored = scored & (place == torch.where(scored, place, -1).amax(1, keepdim=True))
     targets = targets.masked_fill(~scored, -100)
     total = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, label_smoothing=smoothing, reduction="sum")
     return total if reduction == "sum" else total / scored.sum()
@@ -37,17 +37,20 @@ def cross_entropy(
 def _scored(logits, targets, smoothing, ignore_index, lengths, reduction):
     """Which positions count, after every check."""
     if logits.ndim != 3 or targets.shape != logits.shape[:2]:
-        raise ValueError(f"targets had shape {tuple(targets.shape)} beside logits of {tuple(logits.shape)}; they must be (batch, time) and (batch, time, vocab)")
+        raise ValueError(
+            f"targets had shape {tuple(targets.shape)} beside logits of {tuple(logits.shape)}; they must be (batch, time) and (batch, time, vocab)"
+        )
     if not 0 <= smoothing < 1:
         raise ValueError(f"smoothing was {smoothing}; it must be at least 0 and below 1")
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")
-    scored = torch.ones_like(targets, dtype=torch.bool)
+    batch, time = targets.shape
+    ends = torch.full((batch,), time, device=targets.device) if lengths is None else check_lengths("lengths", lengths, targets)
+    steps = torch.arange(time, device=targets.device)
+    scored = steps == ends[:, None] - 1 if reduction == "last" else steps < ends[:, None]
     if ignore_index is not None:
-        scored = targets != ignore_index
-    if lengths is not None:
-        scored = scored & key_mask(check_lengths("lengths", lengths, targets), targets.shape[1])
+        scored = scored & (targets != ignore_index)
     if not scored.any():
-        raise ValueError("targets were all ignored; at least one position must be scored")
+        raise ValueError("targets leave no position to score: every one is ignored or past its sequence's length")
     check_vocabulary("targets", targets[scored], logits.shape[-1])
     return scored

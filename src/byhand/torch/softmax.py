@@ -1,5 +1,6 @@
 """Scores to weights."""
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -12,4 +13,4 @@ def softmax(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"] | None 
     if mask is None:
         return x.softmax(-1)
     # A finite filling keeps NaN out of the backward of all-masked rows; the second step makes them, and all that is masked, exactly 0.
-    return x.masked_fill(~mask, -1e30 if x.dtype.itemsize > 2 else -3e4).softmax(-1).masked_fill(~mask, 0.0)
+    return x.masked_fill(~mask, torch.finfo(x.dtype).min).softmax(-1).masked_fill(~mask, 0.0)

@@ -4,15 +4,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..config import Config
-from . import norm
+from ..parameters import draw, encoder_decoder_shapes
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
 from .feed_forward import FeedForward
 from .inputs import check_lengths, key_mask, tokens
 from .linear import Linear
+from .norm import LayerNorm
 from .position import sinusoidal
 from .record import Record, nothing
-from .weights import Weights
+from .weights import Weights, numpy_default
 
 
 class Transformer(Weights):
@@ -22,16 +23,19 @@ class Transformer(Weights):
     logits = module(source, decoder_input)                 # (batch, time, target_vocab)
     loss.cross_entropy(logits, targets).backward()
     module.grads()                                         # a dict of arrays, the same names
+
+    It starts from the same values as the NumPy floor's transformer.init(config, seed), in PyTorch's default dtype.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, seed: int = 0):
         super().__init__()
-        self.config = config
+        self.config = _supported(config)
         self.source_embedding = table(config.source_vocab, config.d_model)
         self.target_embedding = table(config.target_vocab, config.d_model)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
+        self.load_params(draw(encoder_decoder_shapes(config), seed, numpy_default()))
 
     def forward(
         self,
@@ -41,7 +45,7 @@ class Transformer(Weights):
         target_lengths: Int[Tensor, "batch"] | None = None,
         activations: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "batch t_t target_vocab"]:
-        """The logits of every position of the decoder's input.
+        """logits[b, t, c]: how strongly class c is expected after decoder_input[b, :t+1]
 
         Tokens may be tensors or integer arrays. Positions at or beyond a sequence's length are padding: nothing attends to them.
         A dict given as `activations` is filled with every intermediate tensor under its dotted name (attention and norm then go step by step).
@@ -84,10 +88,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attention = _attention(config, rotate=config.positions == "rope")
-        self.norm_1 = norm.make(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
-        self.norm_2 = norm.make(config)
+        self.self_attention = _attention(config)
+        self.norm_1 = LayerNorm(config.d_model, config.eps)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.norm_2 = LayerNorm(config.d_model, config.eps)
 
     def forward(self, x: Float[Tensor, "batch t_s d_model"], mask: Bool[Tensor, "batch 1 1 t_s"] | None = None, record: Record = nothing):
         x = record("residual_1", x + self.self_attention(x, x, mask, record=record.inside("self_attention")))
@@ -101,12 +105,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attention = _attention(config, rotate=config.positions == "rope")
-        self.norm_1 = norm.make(config)
-        self.cross_attention = _attention(config, rotate=False)
-        self.norm_2 = norm.make(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
-        self.norm_3 = norm.make(config)
+        self.self_attention = _attention(config)
+        self.norm_1 = LayerNorm(config.d_model, config.eps)
+        self.cross_attention = _attention(config)
+        self.norm_2 = LayerNorm(config.d_model, config.eps)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.norm_3 = LayerNorm(config.d_model, config.eps)
 
     def forward(
         self,
@@ -124,8 +128,18 @@ class DecoderLayer(nn.Module):
         return self.norm_3(y, record.inside("norm_3"))
 
 
-def _attention(config, rotate):
-    return MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v, config.n_kv_heads, rotate)
+def _attention(config):
+    return MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
+
+
+def _supported(config):
+    only = {
+        "norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none"), "n_kv_heads": (config.n_heads,),
+    }  # fmt: skip
+    for name, allowed in only.items():
+        if getattr(config, name) not in allowed:
+            raise ValueError(f"config.{name} was {getattr(config, name)!r}; the encoder-decoder of 2017 takes {' or '.join(map(repr, allowed))}")
+    return config
 
 
 def _mask(name, lengths, beside):

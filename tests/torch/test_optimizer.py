@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+import torch
+
+from byhand.numpy import optimizer as np_optimizer
+from byhand.torch.optimizer import adam, noam, schedule
+
+
+@pytest.mark.parametrize("step", [1, 2, 39, 40, 41, 1000])
+def test_noam_agrees_with_numpy(step):
+    assert noam(step, 16, warmup=40) == pytest.approx(np_optimizer.noam(step, 16, warmup=40), rel=1e-15)
+
+
+def test_noam_starts_at_one():
+    with pytest.raises(ValueError, match="step was 0"):
+        noam(0, 16)
+
+
+@pytest.mark.parametrize("fused", [None, True])
+def test_adam_with_the_schedule_walks_as_numpys(rng, differ, fused):
+    params = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=5)}
+    tensors = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in params.items()}
+    optimizer = adam(tensors.values(), fused=fused)
+    rate = schedule(optimizer, d_model=8, warmup=3)
+    state = None
+    for step in range(1, 7):
+        grads = {name: rng.normal(size=value.shape) * 10.0 ** rng.integers(-4, 3) for name, value in params.items()}
+        params, state = np_optimizer.adam(params, grads, state, lr=np_optimizer.noam(step, 8, warmup=3))
+        for name, tensor in tensors.items():
+            tensor.grad = torch.tensor(grads[name])
+        optimizer.step()
+        rate.step()
+        for name, tensor in tensors.items():
+            assert differ(tensor, params[name]) < 1e-12, (step, name)
+    assert np.isclose(rate.get_last_lr()[0], noam(7, 8, warmup=3))

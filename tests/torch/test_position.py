@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import torch
+
+from byhand.numpy import position as np_position
+from byhand.torch.position import rope, sinusoidal
+
+
+def test_sinusoidal_agrees_with_numpy():
+    np.testing.assert_allclose(sinusoidal(50, 6, torch.float64), np_position.sinusoidal(50, 6), rtol=0, atol=1e-14)
+    assert sinusoidal(3, 4).dtype == torch.float32
+
+
+@pytest.mark.parametrize("pairing", ["interleaved", "half"])
+def test_rope_turns_each_pair_by_its_angle(draw_tensor, pairing):
+    x = draw_tensor(5, 6)
+    y = rope(x, positions=torch.tensor([0, 1, 2, 7, 100]), base=1000.0, pairing=pairing)
+    torch.testing.assert_close(y[0], x[0])
+    for i in range(3):
+        a, b = (2 * i, 2 * i + 1) if pairing == "interleaved" else (i, i + 3)
+        turned = torch.complex(x[:, a], x[:, b]) * torch.polar(
+            torch.ones(5, dtype=torch.float64), torch.tensor([pos * 1000.0 ** (-2 * i / 6) for pos in (0, 1, 2, 7, 100)], dtype=torch.float64)
+        )
+        torch.testing.assert_close(torch.complex(y[:, a], y[:, b]), turned)
+
+
+@pytest.mark.parametrize("pairing", ["interleaved", "half"])
+def test_rope_makes_scores_depend_on_the_distance_alone(draw_tensor, pairing):
+    q, k = draw_tensor(1, 8), draw_tensor(1, 8)
+
+    def score(m, n):
+        return (rope(q, torch.tensor([m]), pairing=pairing) * rope(k, torch.tensor([n]), pairing=pairing)).sum()
+
+    torch.testing.assert_close(score(9, 4), score(105, 100))
+    assert not torch.isclose(score(9, 4), score(9, 5), rtol=1e-3)
+
+
+def test_rope_refuses_what_cannot_be_paired():
+    with pytest.raises(ValueError, match="last axis of 3"):
+        rope(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="pairing was 'both'"):
+        rope(torch.zeros(2, 4), pairing="both")
