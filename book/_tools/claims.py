@@ -141,24 +141,29 @@ _OPERATORS = {
 }
 
 
-def evaluate(expression):
-    """The value of a closed form such as '1/(1+exp(-2*sqrt(2)))': numbers, + - * / **, E, pi and a few functions, nothing else."""
+def evaluate(expression, **more):
+    """The value of a closed form such as '1/(1+exp(-2*sqrt(2)))': numbers, + - * / **, E, pi and a few functions, nothing else.
+
+    more: further functions, by name.
+    """
+    functions = _FUNCTIONS | more
     try:
-        return _evaluate(ast.parse(str(expression).strip(), mode="eval").body)
-    except (SyntaxError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{expression!r} is not an expression of numbers, + - * / **, {', '.join([*_CONSTANTS, *_FUNCTIONS])}") from error
+        return _evaluate(ast.parse(str(expression).strip(), mode="eval").body, functions)
+    except (SyntaxError, KeyError, TypeError) as error:
+        known = ", ".join([*_CONSTANTS, *functions])
+        raise ValueError(f"{expression!r} is not an expression of numbers, + - * / **, {known}") from error
 
 
-def _evaluate(node):
+def _evaluate(node, functions):
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return value
         case ast.Name(id=name):
             return _CONSTANTS[name]
         case ast.UnaryOp(op=op, operand=operand):
-            return _OPERATORS[type(op)](_evaluate(operand))
+            return _OPERATORS[type(op)](_evaluate(operand, functions))
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_evaluate(left), _evaluate(right))
+            return _OPERATORS[type(op)](_evaluate(left, functions), _evaluate(right, functions))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            return _FUNCTIONS[name](*map(_evaluate, args))
+            return functions[name](*(_evaluate(arg, functions) for arg in args))
     raise TypeError(type(node).__name__)
