@@ -1,0 +1,125 @@
+"""Scaled dot-product attention, one head, stage by stage, and its gradients."""
+
+from collections.abc import Sequence
+
+import sympy as sp
+
+from .derivation import Derivation, derive, symbols
+from .linear import linear
+from .softmax import Mask, softmax
+
+
+def scores(q: sp.Matrix, k: sp.Matrix) -> sp.Matrix:
+    """S = q kᵀ / √d_k"""
+    return q * k.T / sp.sqrt(q.cols)
+
+
+def attention(q: sp.Matrix, k: sp.Matrix, v: sp.Matrix, mask: Mask | None = None, causal: bool = False) -> sp.Matrix:
+    """y = softmax(q kᵀ / √d_k) v
+
+    q (t_q, d_k), k (t_k, d_k), v (t_k, d_v): one head of one sequence. mask[i][j] is True where query i may attend to key j;
+    causal=True aligns the last query with the last key. Source: Vaswani et al. 2017, equation 1.
+    """
+    return linear(softmax(scores(q, k), attention_mask(q.rows, k.rows, mask, causal)), v)
+
+
+def attention_mask(t_q: int, t_k: int, mask: Mask | None = None, causal: bool = False) -> tuple[tuple[bool, ...], ...]:
+    """The given mask and the causal one (key j ≤ query i + t_k − t_q) together."""
+    return tuple(
+        tuple((mask is None or bool(mask[i][j])) and (not causal or j <= i + t_k - t_q) for j in range(t_k)) for i in range(t_q)
+    )
+
+
+def columns(x: sp.Matrix, start: int, stop: int) -> sp.Matrix:
+    """Columns start … stop − 1: one head's block."""
+    return x[:, start:stop]
+
+
+def side_by_side(*blocks: sp.Matrix) -> sp.Matrix:
+    """The heads' results beside one another."""
+    return sp.ImmutableMatrix.hstack(*blocks)
+
+
+def attention_derivation(
+    t_q: int = 2, t_k: int = 2, d_k: int = 2, d_v: int = 2, mask: Mask | None = None, causal: bool = False
+) -> dict[str, Derivation]:
+    """dv = Aᵀ dy,  dA = dy vᵀ,  dS = A ⊙ (dA − Σ dA ⊙ A),  dq = dS k / √d_k,  dk = dSᵀ q / √d_k
+
+    dA and dS are derived at their own stage, from A v and from softmax(S) v; dq, dk and dv from the whole operation in one piece.
+    Under a mask A is 0 at the masked places, and the same rules hold.
+    """
+    q, k, v, dy = symbols("q", t_q, d_k), symbols("k", t_k, d_k), symbols("v", t_k, d_v), symbols("dy", t_q, d_v)
+    allowed = attention_mask(t_q, t_k, mask, causal)
+    a, s = symbols("A", t_q, t_k), symbols("S", t_q, t_k)
+    free = _allowed(a, allowed)
+    name, inputs = ("masked attention" if mask or causal else "attention"), {"q": q, "k": k, "v": v, "dy": dy}
+    whole = {"saved": _pairs(free, softmax(scores(q, k), allowed))}
+    y, rules = attention(q, k, v, allowed), attention_rules(q, k, v, dy, free)
+    return {
+        "dv": derive(name, y, inputs, "v", rules["v"], r"dV = A^\top dY", **whole),
+        "dA": derive(name, linear(a, v), {"A": a, "v": v, "dy": dy}, "A", rules["A"], r"dA = dY\,V^\top"),
+        "dS": derive(
+            name, linear(softmax(s, allowed), v), {"S": s, "v": v, "dy": dy}, "S", rules["S"],
+            r"dS = A \odot \left(dA - \textstyle\sum_j dA_j A_j\right)", saved=_pairs(free, softmax(s, allowed)),
+        ),
+        "dq": derive(name, y, inputs, "q", rules["q"], r"dQ = dS\,K / \sqrt{d_k}", **whole),
+        "dk": derive(name, y, inputs, "k", rules["k"], r"dK = dS^\top Q / \sqrt{d_k}", **whole),
+    }
+
+
+def attention_rules(q: sp.Matrix, k: sp.Matrix, v: sp.Matrix, dy: sp.Matrix, weights: sp.Matrix) -> dict[str, sp.Matrix]:
+    """The textbook's rules, written down: what the derivations are compared with."""
+    d_a = dy * v.T
+    d_s = sp.Matrix(*weights.shape, lambda i, j: weights[i, j] * (d_a[i, j] - (d_a[i, :] * weights[i, :].T)[0]))
+    root = sp.sqrt(q.cols)
+    return {"v": weights.T * dy, "A": d_a, "S": d_s, "q": d_s * k / root, "k": d_s.T * q / root}
+
+
+def self_attention_derivation(
+    time: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1, causal: bool = False
+) -> dict[str, Derivation]:
+    """dx = dq w_qᵀ + dk w_kᵀ + dv w_vᵀ: x is used three times, so three gradients meet in it
+
+    One head, from x through all three projections to y = attention(x w_q, x w_k, x w_v), differentiated in one piece; and the
+    projections' own gradients, dw_q = xᵀ dq, dw_k = xᵀ dk, dw_v = xᵀ dv.
+    """
+    x, dy = symbols("x", time, d_model), symbols("dy", time, d_v)
+    w_q, w_k, w_v = symbols("w_q", d_model, d_k), symbols("w_k", d_model, d_k), symbols("w_v", d_model, d_v)
+    inputs = {"x": x, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
+    q, k, v = linear(x, w_q), linear(x, w_k), linear(x, w_v)
+    allowed = attention_mask(time, time, None, causal)
+    a, name = _allowed(symbols("A", time, time), allowed), "self-attention"
+    saved = {"saved": _pairs(a, softmax(scores(q, k), allowed))}
+    y, rules = attention(q, k, v, allowed), attention_rules(q, k, v, dy, a)
+    dx = rules["q"] * w_q.T + rules["k"] * w_k.T + rules["v"] * w_v.T
+    return {
+        "dx": derive(name, y, inputs, "x", dx, r"dX = dQ\,W_Q^\top + dK\,W_K^\top + dV\,W_V^\top", **saved),
+        "dw_q": derive(name, y, inputs, "w_q", x.T * rules["q"], r"dW_Q = X^\top dQ", **saved),
+        "dw_k": derive(name, y, inputs, "w_k", x.T * rules["k"], r"dW_K = X^\top dK", **saved),
+        "dw_v": derive(name, y, inputs, "w_v", x.T * rules["v"], r"dW_V = X^\top dV", **saved),
+    }
+
+
+def cross_attention_derivation(t_q: int = 2, t_k: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1) -> dict[str, Derivation]:
+    """dx = dq w_qᵀ,  dmemory = dk w_kᵀ + dv w_vᵀ: the memory is used twice, the queries' x once"""
+    x, memory, dy = symbols("x", t_q, d_model), symbols("m", t_k, d_model), symbols("dy", t_q, d_v)
+    w_q, w_k, w_v = symbols("w_q", d_model, d_k), symbols("w_k", d_model, d_k), symbols("w_v", d_model, d_v)
+    inputs = {"x": x, "memory": memory, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
+    q, k, v = linear(x, w_q), linear(memory, w_k), linear(memory, w_v)
+    a = symbols("A", t_q, t_k)
+    saved = {"saved": _pairs(a, softmax(scores(q, k)))}
+    y, rules, name = attention(q, k, v), attention_rules(q, k, v, dy, a), "cross-attention"
+    dmemory = rules["k"] * w_k.T + rules["v"] * w_v.T
+    return {
+        "dx": derive(name, y, inputs, "x", rules["q"] * w_q.T, r"dX = dQ\,W_Q^\top", **saved),
+        "dmemory": derive(name, y, inputs, "memory", dmemory, r"dM = dK\,W_K^\top + dV\,W_V^\top", **saved),
+    }
+
+
+def _allowed(weights, mask):
+    """The weights' symbols with 0 at the masked places."""
+    return sp.ImmutableMatrix(*weights.shape, lambda i, j: weights[i, j] if mask[i][j] else 0)
+
+
+def _pairs(names, values):
+    return {name: value for name, value in zip(names, values) if name != 0}

@@ -1,0 +1,66 @@
+"""Position-wise feed-forward network, and ReLU's gate."""
+
+import sympy as sp
+
+from .derivation import Derivation, derive, symbols
+from .linear import linear
+
+
+def relu(x: sp.Matrix) -> sp.Matrix:
+    """y = x where x > 0, else 0"""
+    return x.applyfunc(lambda value: sp.Piecewise((value, value > 0), (0, True)))
+
+
+def feed_forward(x: sp.Matrix, w_1: sp.Matrix, b_1: sp.Matrix, w_2: sp.Matrix, b_2: sp.Matrix) -> sp.Matrix:
+    """y = max(0, x w₁ + b₁) w₂ + b₂
+
+    x (time, d_model), w₁ (d_model, d_ff), w₂ (d_ff, d_model). Source: Vaswani et al. 2017, equation 2.
+    """
+    return linear(relu(linear(x, w_1, b_1)), w_2, b_2)
+
+
+def relu_derivation(n: int = 3) -> dict[str, Derivation]:
+    """dx = dy where x > 0, else 0. See relu_at_zero for x = 0."""
+    x, dy = symbols("x", 1, n), symbols("dy", 1, n)
+    note = "at x = 0 there is no derivative; the rule's 0 is a choice (relu_at_zero)"
+    textbook = gate(x).multiply_elementwise(dy)
+    formula = r"dX = dY \odot \mathbf{1}[X > 0]"
+    return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, formula, note=note)}
+
+
+def relu_at_zero() -> dict[str, sp.Expr]:
+    """The slopes of max(0, x) at 0, from the left, from the right, and what symbolic differentiation puts there.
+
+    The one-sided limits of (max(0, h) − 0)/h differ, so there is no derivative. Anything between them is a subgradient: we and
+    PyTorch take 0; SymPy's Heaviside function would take 1/2.
+    """
+    h, x = sp.Symbol("h", real=True), sp.Symbol("x", real=True)
+    quotient = (sp.Max(0, h) - sp.Max(0, sp.Integer(0))) / h
+    return {
+        "left": sp.limit(quotient, h, 0, "-"),
+        "right": sp.limit(quotient, h, 0, "+"),
+        "heaviside": sp.diff(sp.Max(0, x), x).subs(x, 0),
+        "ours": sp.diff(relu(sp.Matrix([[x]]))[0], x).subs(x, 0),
+    }
+
+
+def feed_forward_derivation(rows: int = 1, d_model: int = 2, d_ff: int = 3) -> dict[str, Derivation]:
+    """dhidden = (dy w₂ᵀ) ⊙ 1[hidden > 0],  dx = dhidden w₁ᵀ,  dw₁ = xᵀ dhidden,  db₁ = Σ_rows dhidden,  dw₂ = activeᵀ dy,  db₂ = Σ_rows dy"""
+    x, w_1, b_1 = symbols("x", rows, d_model), symbols("w_1", d_model, d_ff), symbols("b_1", 1, d_ff)
+    w_2, b_2, dy = symbols("w_2", d_ff, d_model), symbols("b_2", 1, d_model), symbols("dy", rows, d_model)
+    inputs = {"x": x, "w_1": w_1, "b_1": b_1, "w_2": w_2, "b_2": b_2, "dy": dy}
+    y, hidden = feed_forward(x, w_1, b_1, w_2, b_2), linear(x, w_1, b_1)
+    dhidden, over_rows = (dy * w_2.T).multiply_elementwise(gate(hidden)), sp.ones(1, rows)
+    rules = {
+        "x": (dhidden * w_1.T, r"dX = dH\,W_1^\top,\quad dH = (dY\,W_2^\top) \odot \mathbf{1}[H > 0]"),
+        "w_1": (x.T * dhidden, r"dW_1 = X^\top dH"),
+        "b_1": (over_rows * dhidden, r"db_1 = \textstyle\sum_{\text{rows}} dH"),
+        "w_2": (relu(hidden).T * dy, r"dW_2 = \max(0, H)^\top dY"),
+        "b_2": (over_rows * dy, r"db_2 = \textstyle\sum_{\text{rows}} dY"),
+    }
+    return {f"d{name}": derive("feed-forward", y, inputs, name, rule, formula) for name, (rule, formula) in rules.items()}
+
+
+def gate(x: sp.Matrix) -> sp.Matrix:
+    """1 where x > 0, else 0"""
+    return x.applyfunc(lambda value: sp.Piecewise((1, value > 0), (0, True)))

@@ -1,0 +1,69 @@
+"""Layer normalisation of each row, stage by stage."""
+
+import sympy as sp
+
+from .derivation import Derivation, derive, symbols
+
+
+def layer_norm(x: sp.Matrix, gamma: sp.Matrix, beta: sp.Matrix, eps: sp.Expr = sp.Rational(1, 100000)) -> sp.Matrix:
+    """y = γ x̂ + β,  x̂ = (x − μ) / √(σ² + ε)
+
+    x (time, d), γ and β (1, d); σ² is divided by d, not d − 1.
+    Raises ValueError for ε < 0 and for a constant row under ε = 0. Source: Ba, Kiros and Hinton 2016, equations 3 and 4.
+    """
+    mu = mean(x)
+    return gain_and_shift(normalise(x, mu, variance(x, mu), eps), gamma, beta)
+
+
+def mean(x: sp.Matrix) -> sp.Matrix:
+    """μ = Σ_i x_i / d, one a row"""
+    return x * sp.ones(x.cols, 1) / x.cols
+
+
+def variance(x: sp.Matrix, mu: sp.Matrix) -> sp.Matrix:
+    """σ² = Σ_i (x_i − μ)² / d, one a row"""
+    return (x - mu * sp.ones(1, x.cols)).applyfunc(lambda deviation: deviation**2) * sp.ones(x.cols, 1) / x.cols
+
+
+def normalise(x: sp.Matrix, mu: sp.Matrix, var: sp.Matrix, eps: sp.Expr) -> sp.Matrix:
+    """x̂ = (x − μ) / √(σ² + ε)"""
+    if sp.sympify(eps).is_negative:
+        raise ValueError(f"eps was {eps}; it must be at least 0")
+    if eps == 0 and any(value.is_zero for value in var):
+        raise ValueError("x has a constant row and eps was 0; such a row has no direction to normalise: eps must be above 0")
+    return sp.ImmutableMatrix(x.rows, x.cols, lambda i, j: (x[i, j] - mu[i]) / sp.sqrt(var[i] + eps))
+
+
+def gain_and_shift(normalised: sp.Matrix, gamma: sp.Matrix, beta: sp.Matrix) -> sp.Matrix:
+    """y = γ x̂ + β"""
+    return sp.ImmutableMatrix(normalised.rows, normalised.cols, lambda i, j: gamma[j] * normalised[i, j] + beta[j])
+
+
+def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
+    """dx = (dx̂ − mean(dx̂) − x̂ · mean(dx̂ ⊙ x̂)) / σ,  dx̂ = γ ⊙ dy,  σ = √(σ² + ε),  with a γ of d different entries
+
+    dγ = Σ_rows dy ⊙ x̂,  dβ = Σ_rows dy. Derived for any ε ≥ 0.
+    """
+    x, gamma, beta, dy = symbols("x", rows, d), symbols("gamma", 1, d), symbols("beta", 1, d), symbols("dy", rows, d)
+    eps = sp.Symbol("epsilon", nonnegative=True)
+    inputs = {"x": x, "gamma": gamma, "beta": beta, "eps": sp.Matrix([[eps]]), "dy": dy}
+    y, mu = layer_norm(x, gamma, beta, eps), mean(x)
+    var = variance(x, mu)
+    hat = sp.Matrix(rows, d, lambda i, j: sp.Symbol(rf"\hat{{x}}_{{{i}{j}}}" if rows > 1 else rf"\hat{{x}}_{{{j}}}", real=True))
+    sigma = [sp.Symbol(rf"\sigma_{{{i}}}" if rows > 1 else r"\sigma", positive=True) for i in range(rows)]
+    saved = {sigma[i]: sp.sqrt(var[i] + eps) for i in range(rows)} | dict(zip(hat, normalise(x, mu, var, eps)))
+
+    dhat = sp.Matrix(rows, d, lambda i, j: gamma[j] * dy[i, j])
+    along_ones, along_hat = mean(dhat), mean(dhat.multiply_elementwise(hat))
+    dx = sp.Matrix(rows, d, lambda i, j: (dhat[i, j] - along_ones[i] - hat[i, j] * along_hat[i]) / sigma[i])
+    formula = r"dX = \frac{1}{\sigma}\left(d\hat{X} - \overline{d\hat{X}} - \hat{x}\,\overline{d\hat{X} \odot \hat{x}}\right),\quad d\hat{X} = \gamma \odot dY"
+    # σ taken as the unknown in place of ε, so that the root is gone; with several rows each has a root of its own
+    relation = {eps: sigma[0] ** 2 - var[0]} if rows == 1 else {}
+    shared = {"saved": saved, "relation": relation}
+    return {
+        "dx": derive("layer norm", y, inputs, "x", dx, formula, **shared),
+        "dgamma": derive(
+            "layer norm", y, inputs, "gamma", sp.ones(1, rows) * dy.multiply_elementwise(hat), r"d\gamma = \textstyle\sum_{\text{rows}} dY \odot \hat{x}", **shared
+        ),
+        "dbeta": derive("layer norm", y, inputs, "beta", sp.ones(1, rows) * dy, r"d\beta = \textstyle\sum_{\text{rows}} dY", **shared),
+    }

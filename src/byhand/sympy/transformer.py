@@ -1,0 +1,153 @@
+"""Document 1's encoder-decoder on exact numbers, or on numbers to any number of digits."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sympy as sp
+
+from ..config import Config
+from . import attention, embedding, feed_forward, linear, norm, position, softmax
+from .exact import parameters, setting, tidied
+
+
+class Forward(NamedTuple):
+    """logits: one matrix (time, vocab) for each sequence. activations: by dotted name, one entry for each sequence,
+    which is a matrix (time, ·), or one matrix for each head."""
+
+    logits: tuple[sp.Matrix, ...]
+    activations: dict
+
+
+class Exact:
+    """Carries exact matrices through the network: each stage is its own definition, put into a short form."""
+
+    def start(self, params: dict) -> dict:
+        return parameters(params)
+
+    def apply(self, stage, *inputs, **settings):
+        return tidied(stage(*inputs, **settings))
+
+
+def forward(
+    params: dict,
+    config: Config,
+    source: Sequence[Sequence[int]],
+    decoder_input: Sequence[Sequence[int]],
+    source_lengths: Sequence[int] | None = None,
+    target_lengths: Sequence[int] | None = None,
+    digits: int | None = None,
+) -> Forward:
+    """logits = decoder(decoder_input, encoder(source)) W + b, exactly
+
+    Parameters are matrices, arrays or nested lists of exact numbers or floats (a float counts as the fraction that it is).
+    With `digits` every stage is evaluated to that many digits instead of exactly: closed forms of general weights grow out of hand.
+    Raises ValueError for a model that is not document 1's kind: post-norm layer norm, ReLU, sinusoids or none.
+    Source: Vaswani et al. 2017, figure 1.
+    """
+    if digits is None:
+        return collect(Exact(), Exact().start(params), config, source, decoder_input, source_lengths, target_lengths)
+    from .forward_mode import Digits  # it uses this module
+
+    with (carry := Digits(digits)).precision():
+        out = collect(carry, carry.start(params), config, source, decoder_input, source_lengths, target_lengths)
+        return Forward(*(_mapped(carry.finish, part) for part in out))
+
+
+def collect(carry, params, config, source, decoder_input, source_lengths=None, target_lengths=None) -> Forward:
+    """The same wiring for every way of carrying a value: each sequence on its own, its stages gathered by name."""
+    _check(config)
+    source_lengths = [len(row) for row in source] if source_lengths is None else source_lengths
+    target_lengths = [len(row) for row in decoder_input] if target_lengths is None else target_lengths
+    passes = [
+        _sequence(carry, params, config, [int(token) for token in s], [int(token) for token in t], int(n), int(m))
+        for s, t, n, m in zip(source, decoder_input, source_lengths, target_lengths, strict=True)
+    ]
+    activations = {name: tuple(one[name] for one in passes) for name in passes[0]}
+    return Forward(activations["logits"], activations)
+
+
+def _sequence(carry, params, config, source, decoder_input, source_length, target_length):
+    """One sequence from its tokens to its logits; returns every stage by name."""
+    kept = {}
+
+    def embed(side, table, tokens):
+        x = kept[f"{side}.embedded"] = carry.apply(embedding.embedding, params[table], tokens=tuple(tokens))
+        if config.positions == "sinusoidal":
+            waves = kept[f"{side}.positions"] = carry.apply(position.sinusoidal, length=len(tokens), d_model=config.d_model)
+            x = carry.apply(linear.add, x, waves)
+        kept[f"{side}.input"] = x
+        return x
+
+    def attend(name, x, memory, mask):
+        q, k, v = (carry.apply(linear.linear, rows, params[f"{name}.w_{c}"]) for c, rows in (("q", x), ("k", memory), ("v", memory)))
+        shared = config.n_heads // config.n_kv_heads
+        steps = {step: [] for step in ("q", "k", "v", "scores", "weights", "mixed")}
+        for head in range(config.n_heads):
+            kv = head // shared
+            one = {
+                "q": _block(carry, q, head, config.d_k),
+                "k": _block(carry, k, kv, config.d_k),
+                "v": _block(carry, v, kv, config.d_v),
+            }
+            one["scores"] = carry.apply(attention.scores, one["q"], one["k"])
+            one["weights"] = carry.apply(softmax.softmax, one["scores"], mask=mask)
+            one["mixed"] = carry.apply(linear.linear, one["weights"], one["v"])
+            for step, value in one.items():
+                if step not in ("k", "v") or head % shared == 0:
+                    steps[step].append(value)
+        kept.update({f"{name}.{step}": tuple(values) for step, values in steps.items()})
+        concat = kept[f"{name}.concat"] = carry.apply(attention.side_by_side, *steps["mixed"])
+        out = kept[f"{name}.out"] = carry.apply(linear.linear, concat, params[f"{name}.w_o"])
+        return out
+
+    def feed(name, x):
+        hidden = kept[f"{name}.hidden"] = carry.apply(linear.linear, x, params[f"{name}.w_1"], params[f"{name}.b_1"])
+        active = kept[f"{name}.active"] = carry.apply(feed_forward.relu, hidden)
+        out = kept[f"{name}.out"] = carry.apply(linear.linear, active, params[f"{name}.w_2"], params[f"{name}.b_2"])
+        return out
+
+    def add_and_norm(layer, number, x, change):
+        total = kept[f"{layer}.residual_{number}"] = carry.apply(linear.add, x, change)
+        name = f"{layer}.norm_{number}"
+        mu = kept[f"{name}.mean"] = carry.apply(norm.mean, total)
+        var = kept[f"{name}.var"] = carry.apply(norm.variance, total, mu)
+        hat = kept[f"{name}.normalised"] = carry.apply(norm.normalise, total, mu, var, eps=setting(config.eps))
+        out = kept[f"{name}.out"] = carry.apply(norm.gain_and_shift, hat, params[f"{name}.gamma"], params[f"{name}.beta"])
+        return out
+
+    x = embed("encoder", "source_embedding", source)
+    of_source = tuple(j < source_length for j in range(len(source)))
+    for i in range(config.n_layers):
+        layer = f"encoder.{i}"
+        x = add_and_norm(layer, 1, x, attend(f"{layer}.self_attention", x, x, (of_source,) * len(source)))
+        x = add_and_norm(layer, 2, x, feed(f"{layer}.feed_forward", x))
+    memory = kept["encoder.memory"] = x
+
+    y = embed("decoder", "target_embedding", decoder_input)
+    past = tuple(tuple(j <= t and j < target_length for j in range(len(decoder_input))) for t in range(len(decoder_input)))
+    for i in range(config.n_layers):
+        layer = f"decoder.{i}"
+        y = add_and_norm(layer, 1, y, attend(f"{layer}.self_attention", y, y, past))
+        y = add_and_norm(layer, 2, y, attend(f"{layer}.cross_attention", y, memory, (of_source,) * len(decoder_input)))
+        y = add_and_norm(layer, 3, y, feed(f"{layer}.feed_forward", y))
+    kept["decoder.out"] = y
+    w = carry.apply(linear.transpose, params["target_embedding"]) if config.tied else params["output.w"]
+    kept["logits"] = carry.apply(linear.linear, y, w, params["output.b"])
+    return kept
+
+
+def _block(carry, x, number, width):
+    return carry.apply(attention.columns, x, start=number * width, stop=(number + 1) * width)
+
+
+def _check(config):
+    supported = {"norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none")}
+    for name, values in supported.items():
+        if (value := getattr(config, name)) not in values:
+            raise ValueError(f"{name} was {value!r}; the exact encoder-decoder takes {' or '.join(map(repr, values))}")
+
+
+def _mapped(function, value):
+    if isinstance(value, dict):
+        return {name: _mapped(function, part) for name, part in value.items()}
+    return tuple(_mapped(function, part) for part in value) if type(value) is tuple else function(value)
