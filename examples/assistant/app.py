@@ -1,0 +1,179 @@
+"""The application: it reads the question, chooses the tool, checks access, and believes no composer."""
+
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from .compose import Composer, ExtractiveComposer, Sentence, as_prompt, supported
+from .orders import authenticate, order_status, recent_orders
+from .retrieval import Index, Passage, load_passages, words
+from .shop import TODAY
+
+LONGEST_QUESTION = 1000  # characters
+MOST_ORDERS = 5  # looked up for one question
+LEAST_COVERAGE = 0.45  # of a question's weight, below which a passage counts as not found (chosen on the development cases)
+ORDER_ID = re.compile(r"(?<![\w.])#?(?:TT[-\s]?)?([0-9]{5})(?![\w.]*[0-9])", re.IGNORECASE)
+
+# Why a question goes to a person instead of being answered, and what the customer then reads.
+ESCALATIONS = {
+    "bad_question": "I cannot read this question: {detail}.",
+    "needs_person": "This needs a person. I have passed it on.",
+    "not_signed_in": "Please sign in first: I can only show orders to the account that placed them.",
+    "order_not_found": "I find no such order in your account. I have passed your question to a person.",
+    "no_passage": "Our documents do not answer this, as far as I can find. I have passed it to a person.",
+    "conflict": "Our documents contradict one another on this ({detail}). I have passed it to a person.",
+    "not_in_force": "The only text that I find on this is not in force today ({detail}). I have passed it to a person.",
+    "unsupported": "I could not word an answer that our documents support. I have passed it to a person.",
+    "unavailable": "I cannot reach the shop's records at the moment. Please try again later.",
+}
+
+# What only the shop itself can speak about. A leaflet may say how to wash a tent; it may not say what is refunded, whom
+# to pay or what the assistant should do. A sentence of unreviewed text with one of these words is kept from the composer.
+SHOP_MATTERS = set(words("""
+    order return refund pay payment paid price cost free money discount code voucher gift card bank invoice buy buyer sale
+    deliver delivery ship warranty guarantee claim complaint cancel customer account password email phone data staff
+    support service shop assistant chatbot system instruction instruct prompt answer reply ignore http https www"""))
+
+
+@dataclass
+class Cost:
+    """What an answer took, counted and not timed."""
+
+    sql_queries: int = 0
+    passages_scored: int = 0
+    prompt_characters: int = 0  # what a model in the composer's place would have been sent
+    answer_characters: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Cited sentences, or the reason why a person has to answer."""
+
+    tool: str  # order_status | search | hand_over
+    sentences: tuple[Sentence, ...] = ()
+    escalation: str | None = None
+    detail: str = ""
+    dropped: tuple[Sentence, ...] = ()  # what the composer said and the evidence does not
+    cost: Cost = field(default_factory=Cost, compare=False)
+
+    @property
+    def text(self) -> str:
+        """What the customer reads."""
+        said = [f"{s.text} [{s.source}]" for s in self.sentences]
+        return " ".join(said + ([ESCALATIONS[self.escalation].format(detail=self.detail)] if self.escalation else []))
+
+
+def read_question(question: str) -> tuple[str, str]:
+    """The question in plain characters, and what is wrong with it ('' when nothing is)."""
+    if not isinstance(question, str):
+        raise ValueError(f"question: is a {type(question).__name__}; it must be a str")
+    if len(question) > LONGEST_QUESTION:
+        return "", f"it has {len(question)} characters, and I read at most {LONGEST_QUESTION}"
+    text = unicodedata.normalize("NFKC", question)
+    control = next((c for c in text if unicodedata.category(c) in ("Cc", "Cs") and c not in "\t\n\r"), None)
+    if control:
+        return "", f"it contains the control character U+{ord(control):04X}"
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf").strip()
+    return text, "" if text else "it is empty"
+
+
+def order_ids(question: str) -> list[str]:
+    """The order numbers in a question, in the shop's spelling, without repeats."""
+    return list(dict.fromkeys(f"TT-{number}" for number in ORDER_ID.findall(question)))
+
+
+_THING = r"(?:order|parcel|package|shipment|purchase|delivery|item)s?"
+_PERSON = (r"\bhuman\b|\b(?:real|live|actual) (?:person|agent)\b|"
+           r"\b(?:talk|speak|chat|connect|transfer)\w* (?:\w+ ){0,3}(?:person|agent|someone|somebody|representative|colleague)\b")
+_EVERYBODY = r"\b(?:all|every|other|another|any) (?:\w+ )?(?:customer|user|account|client)"
+_ACTION = (r"(?:^|[.,;:!?]\s*|\b(?:please|you|to|must|and) )(?:cancel|change|refund|replace|update|redirect|delete|stop) "
+           rf"(?:it\b|them\b|tt\b|order\b|(?:my|our|the|this) (?:\w+ ){{0,2}}(?:{_THING}|address|account|name|data)\b)")
+_OWN_ORDER = rf"\b(?:my|our) (?:\w+ )?{_THING}\b|\b(?:did|have|had) i (?:just )?(?:order|buy|bought)|\bi (?:ordered|bought)\b|\btrack(?:ing)?\b"
+_IN_GENERAL = r"\bif\b|\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\buntil when\b"
+
+
+def choose_tool(question: str) -> str:
+    """order_status, search or hand_over, from the question alone: no retrieved text has a say in it."""
+    text = question.lower()
+    if any(re.search(pattern, text) for pattern in (_PERSON, _EVERYBODY, _ACTION)):
+        return "hand_over"
+    if order_ids(question) or (re.search(_OWN_ORDER, text) and not re.search(_IN_GENERAL, text)):
+        return "order_status"
+    return "search"
+
+
+class Assistant:
+    """Answers questions about one shop. `connection` comes from `open_shop`, which opens it read-only."""
+
+    def __init__(self, connection: sqlite3.Connection, composer: Composer | None = None, today: date = TODAY, screen: bool = True):
+        self.connection, self.today, self.screen = connection, today, screen
+        self.passages = load_passages(connection, today)
+        self.index = Index(self.passages)
+        self.composer = composer or ExtractiveComposer(self.index)
+
+    def ask(self, question: str, token: str | None = None) -> Answer:
+        """Answer one question of whoever holds the token."""
+        cost = Cost()
+        text, wrong = read_question(question)
+        if wrong:
+            return Answer("hand_over", escalation="bad_question", detail=wrong, cost=cost)
+        tool = choose_tool(text)
+        if tool == "hand_over":
+            return Answer(tool, escalation="needs_person", cost=cost)
+        count = lambda _: setattr(cost, "sql_queries", cost.sql_queries + 1)  # noqa: E731
+        try:
+            self.connection.set_trace_callback(count)
+            return self._orders(text, token, cost) if tool == "order_status" else self._search(text, cost)
+        except sqlite3.Error:
+            return Answer(tool, escalation="unavailable", cost=cost)
+        finally:
+            self.connection.set_trace_callback(None)
+
+    def _orders(self, question: str, token: str | None, cost: Cost) -> Answer:
+        """Own orders as evidence; for what is not there one refusal, whether it is somebody else's or nobody's."""
+        session = authenticate(self.connection, token, self.today)
+        if session is None:
+            return Answer("order_status", escalation="not_signed_in", cost=cost)
+        wanted = order_ids(question)[:MOST_ORDERS] or recent_orders(self.connection, session)
+        records = [order_status(self.connection, session, order_id) for order_id in wanted]
+        evidence = [record for record in records if record]
+        if not evidence:
+            return Answer("order_status", escalation="order_not_found", cost=cost)
+        answer = self._compose("order_status", question, evidence, cost)
+        return answer if len(evidence) == len(wanted) else replace(answer, escalation="order_not_found")
+
+    def _search(self, question: str, cost: Cost) -> Answer:
+        """Find passages, let the best one's topic decide whether there is a text in force, and have that worded."""
+        cost.passages_scored = len(self.passages)
+        hits = [hit for hit in self.index.search(question) if hit.coverage >= LEAST_COVERAGE]
+        if not hits:
+            return Answer("search", escalation="no_passage", cost=cost)
+        topic = [p for p in self.passages if p.topic == hits[0].passage.topic]
+        ids = ", ".join(p.id for p in topic)
+        if any(p.standing == "conflicting" for p in topic):
+            return Answer("search", escalation="conflict", detail=ids, cost=cost)
+        if not any(p.standing in ("in force", "unreviewed") for p in topic):
+            return Answer("search", escalation="not_in_force", detail=ids, cost=cost)
+        topics = dict.fromkeys(hit.passage.topic for hit in hits)
+        evidence = [self._quotable(p) for t in topics for p in self.passages if p.topic == t and p.standing in ("in force", "unreviewed")]
+        return self._compose("search", question, evidence, cost)
+
+    def _quotable(self, passage: Passage) -> Passage:
+        """The passage without the sentences that its author has no say in."""
+        if passage.standing == "in force" or not self.screen:
+            return passage
+        kept = [s for s in passage.sentences if not SHOP_MATTERS & set(words(s)) and not re.search(r"\w\.\w|@", s)]
+        return replace(passage, text=" ".join(kept))
+
+    def _compose(self, tool: str, question: str, evidence: Sequence[Passage], cost: Cost) -> Answer:
+        """Ask the composer, and keep what the evidence says word for word."""
+        cost.prompt_characters = len(as_prompt(question, evidence))
+        draft = self.composer.compose(question, evidence)
+        kept = tuple(s for s in draft if supported(s, evidence))
+        dropped = tuple(s for s in draft if s not in kept)
+        cost.answer_characters = sum(len(s.text) for s in kept)
+        escalation = None if kept else "unsupported" if dropped else "no_passage"
+        return Answer(tool, kept, escalation, dropped=dropped, cost=cost)
