@@ -1,0 +1,191 @@
+"""What must hold in every training step, whatever the weights are."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from byhand.config import Config
+from byhand.numpy import loss, transformer
+
+from .measure import as_floats
+from .report import Report, Row, off_by, place_text, within
+from .shapes import activation_shapes
+
+Array = np.ndarray
+
+
+def invariants(
+    params: dict[str, Array],
+    config: Config,
+    case: Any,
+    forward: Callable = transformer.forward,
+    gradients: Callable = transformer.gradients,
+    cross_entropy: Callable = loss.cross_entropy,
+    bound: float | None = None,
+) -> Report:
+    """One training step on the case's batch, and which of these hold:
+
+    shapes          every activation and gradient has the shape that the configuration gives it; nothing was broadcast
+    attention       each row of weights sums to 1 (0 where every key is masked); what is masked is exactly 0, forward and backward
+    layer norm      each row of (y − β)/γ has mean 0 and variance σ²/(σ² + ε); going back, dx has mean 0, and along x̂ only the
+                    share ε/(σ² + ε) of what arrived
+    loss            each row of ∂L/∂z sums to 0
+
+    The masks are worked out here, from the case's lengths. forward, gradients and cross_entropy may be a reader's own, with the signatures
+    and the names of byhand.numpy's; gradients may give the parameters' gradients alone, and then what needs the stages stays open.
+    bound: 1e-9 unless given, 1e-4 for float32. The report is true where nothing fails, and names what does.
+    """
+    bound = bound or (1e-9 if all(value.dtype == np.float64 for value in params.values()) else 1e-4)
+    step = _step(params, config, case, forward, gradients, cross_entropy)
+    attentions = [name.removesuffix(".weights") for name in step.shapes if name.endswith(".weights")]
+    norms = [name.removesuffix(".normalised") for name in step.shapes if name.endswith(".normalised")]
+    masks = {name: attention_mask(name, case) for name in attentions}
+    rows = [
+        _shapes("activations have their shapes", step.shapes, step.activations),
+        _shapes("gradients have their parameters' shapes", {name: value.shape for name, value in params.items()}, step.grads),
+        _each("attention rows sum to 1", bound, [(f"{n}.weights", _row_sums(step.activations, n, masks[n])) for n in attentions]),
+        _each("rows with every key masked are 0", 0, [(f"{n}.weights", _empty_rows(step.activations, n, masks[n])) for n in attentions]),
+        _each("masked weights are exactly 0", 0, [(f"{n}.weights", _masked(step.activations, f"{n}.weights", masks[n])) for n in attentions]),
+        _each("masked score gradients are exactly 0", 0, [(f"{n}.scores", _masked(step.stages, f"{n}.scores", masks[n])) for n in attentions]),
+        _each("score gradients sum to 0 in each row", bound, [(f"{n}.scores", _sums(step, step.stages.get(f"{n}.scores"))) for n in attentions]),
+        _each("layer norm: (y − β)/γ has mean 0", bound, [(f"{n}.out", _norm_mean(step, n)) for n in norms]),
+        _each("layer norm: (y − β)/γ has variance σ²/(σ² + ε)", bound, [(f"{n}.out", _norm_variance(step, n)) for n in norms]),
+        _each("layer norm, backward: dx has mean 0", bound, [(norm_input(n), _sums(step, step.stages.get(norm_input(n)))) for n in norms]),
+        _each("layer norm, backward: dx along x̂ is ε's share", bound, [(norm_input(n), _along_normalised(step, n)) for n in norms]),
+        _each("∂L/∂z sums to 0 in each row", bound, [("logits", _sums(step, step.dlogits))]),
+    ]
+    failed = [row.name for row in rows if row.holds is False]
+    title = f"Invariants: {len(failed)} of {len(rows)} fail" if failed else f"Invariants: {sum(row.holds is True for row in rows)} hold"
+    return Report(title + ("" if failed or all(row.holds for row in rows) else f", {sum(row.holds is None for row in rows)} left open"), tuple(rows))
+
+
+def attention_mask(name: str, case: Any) -> Bool[Array, "batch 1 t_q t_k"]:
+    """True where a query may attend, by the rule: real keys only, and in the decoder's self-attention none that comes later."""
+    over_source = name.startswith("encoder") or name.endswith("cross_attention")
+    queries = case.source if name.startswith("encoder") else case.decoder_input
+    keys, lengths = (case.source, case.source_lengths) if over_source else (case.decoder_input, case.target_lengths)
+    batch, t_k = keys.shape
+    real = np.arange(t_k) < (np.full(batch, t_k) if lengths is None else np.asarray(lengths))[:, None]
+    allowed = np.broadcast_to(real[:, None, None, :], (batch, 1, queries.shape[1], t_k))
+    return allowed if over_source else allowed & (np.arange(t_k) <= np.arange(queries.shape[1])[:, None])
+
+
+def norm_input(name: str) -> str:
+    """encoder.0.norm_2 normalises encoder.0.residual_2."""
+    return name.replace("norm_", "residual_")
+
+
+class _Step(NamedTuple):
+    params: dict
+    config: Config
+    shapes: dict
+    activations: dict
+    dlogits: Array
+    grads: dict
+    stages: dict
+    largest: float  # of all gradients: what is 1e-3 of it or less is measured by that instead of by its own size
+
+
+def _step(params, config, case, forward, gradients, cross_entropy):
+    out = forward(params, config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
+    _, dlogits = cross_entropy(
+        out.logits, case.targets, smoothing=case.smoothing, lengths=case.target_lengths, reduction=case.reduction
+    )
+    found = gradients(dlogits, out.cache)
+    grads, stages = (found, None) if isinstance(found, dict) else (found.params, found.stages)
+    stages = {name: as_floats(value, name) for name, value in (stages or {}).items()}
+    shapes = activation_shapes(config, len(case.source), case.source.shape[1], case.decoder_input.shape[1])
+    arrays = {name: as_floats(value, name) for name, value in out.activations.items()}
+    largest = max((np.abs(value).max() for value in stages.values()), default=0.0)
+    return _Step(params, config, shapes, arrays, as_floats(dlogits), grads, stages, largest)
+
+
+# ---- each gives a deviation for every place looked at (0 where nothing is wrong), or None where there is nothing to look at ----
+
+
+def _row_sums(activations, name, mask):
+    weights = activations.get(f"{name}.weights")
+    rows = mask.any(axis=-1)  # rows with nothing left have a rule of their own
+    return None if weights is None or not rows.any() else np.where(rows, weights.sum(axis=-1) - 1, 0)
+
+
+def _empty_rows(activations, name, mask):
+    weights = activations.get(f"{name}.weights")
+    rows = ~mask.any(axis=-1, keepdims=True)
+    return None if weights is None or not rows.any() else np.where(rows, weights, 0)
+
+
+def _masked(values, stage, mask):
+    value = values.get(stage)
+    return None if value is None or mask.all() else np.where(mask, 0, value)
+
+
+def _sums(step, value):
+    """The sum of each row, beside the row's size."""
+    return None if value is None else value.sum(axis=-1) / _size(value, step)
+
+
+def _norm_parts(step, name):
+    gamma, beta = step.params[f"{name}.gamma"], step.params[f"{name}.beta"]
+    x, y = step.activations.get(norm_input(name)), step.activations.get(f"{name}.out")
+    return None if x is None or y is None or not gamma.all() else ((y - beta) / gamma, x)
+
+
+def _norm_mean(step, name):
+    parts = _norm_parts(step, name)
+    return None if parts is None else parts[0].mean(axis=-1)
+
+
+def _norm_variance(step, name):
+    parts = _norm_parts(step, name)
+    if parts is None:
+        return None
+    variance = parts[1].var(axis=-1)
+    return parts[0].var(axis=-1) - variance / (variance + step.config.eps)
+
+
+def _along_normalised(step, name):
+    """Σ dx x̂ = ε/(σ² + ε) · Σ γ dy x̂ / √(σ² + ε)"""
+    parts = _norm_parts(step, name)
+    dx, dy = (step.stages.get(stage) for stage in (norm_input(name), f"{name}.out"))
+    if parts is None or dx is None or dy is None:
+        return None
+    x, eps = parts[1], step.config.eps
+    variance = x.var(axis=-1, keepdims=True)
+    inverse_std = 1 / np.sqrt(variance + eps)
+    normalised = (x - x.mean(axis=-1, keepdims=True)) * inverse_std
+    arrived = step.params[f"{name}.gamma"] * dy * inverse_std
+    left = (dx * normalised).sum(axis=-1) - (eps / (variance + eps) * arrived * normalised).sum(axis=-1)
+    return left / _size(arrived, step)
+
+
+def _size(rows, step):
+    return np.maximum(np.abs(rows).sum(axis=-1), 1e-3 * step.largest + 1e-30)
+
+
+# ---- rows of the report -------------------------------------------------------------------------
+
+
+def _each(name, bound, deviations):
+    """One row from the deviations of every stage: the worst decides."""
+    found = [(stage, np.abs(value)) for stage, value in deviations if value is not None]
+    if not found:
+        looked_at = "no such place here" if "mask" in name else "left open: its stages were not recorded"
+        return Row(name, True if "mask" in name else None, verdict=looked_at)
+    stage, worst = max(((stage, np.where(np.isnan(value), np.inf, value)) for stage, value in found), key=lambda pair: pair[1].max())
+    place = tuple(int(i) for i in np.unravel_index(worst.argmax(), worst.shape))
+    error = float(worst[place])
+    holds = bool(error <= bound)
+    verdict = ("holds exactly" if bound == 0 else f"holds {within(bound)}") if holds else f"fails, {off_by(error)}"
+    return Row(name, holds, error, f"{stage}{place_text(place)}", verdict)
+
+
+def _shapes(name, expected, values):
+    for stage, shape in expected.items():
+        if stage not in values:
+            return Row(name, False, where=stage, verdict="fails, missing")
+        if np.shape(values[stage]) != shape:
+            return Row(name, False, where=stage, verdict=f"fails, {np.shape(values[stage])} for {shape}")
+    return Row(name, True, verdict=f"holds, {len(expected)} of them")
