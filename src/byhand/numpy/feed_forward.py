@@ -1,6 +1,7 @@
-"""Position-wise feed-forward network: widen, gate, narrow."""
+"""Position-wise feed-forward network: widen, bend, narrow."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,19 +28,121 @@ def relu_backward(dy: Float[Array, "..."], cache: ReluCache) -> tuple[Float[Arra
     return dy * cache.positive, {}
 
 
+class GeluCache(NamedTuple):
+    x: Float[Array, "..."]
+    below: Float[Array, "..."]
+
+
+def gelu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluCache]:
+    """y = x Φ(x),  Φ(x) = (1 + erf(x/√2)) / 2, the share of a normal distribution below x
+
+    Source: Hendrycks and Gimpel 2016, section 2.
+    """
+    below = (1 + _erf(x / math.sqrt(2))) / 2
+    return x * below, GeluCache(x, below)
+
+
+def gelu_backward(dy: Float[Array, "..."], cache: GeluCache) -> tuple[Float[Array, "..."], dict]:
+    """dx = dy ⊙ (Φ(x) + x φ(x)),  φ(x) = e^(−x²/2) / √(2π), Φ's derivative"""
+    x, below = cache
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return dy * (below + x * density), {}
+
+
+class GeluTanhCache(NamedTuple):
+    x: Float[Array, "..."]
+    bent: Float[Array, "..."]
+
+
+def gelu_tanh(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluTanhCache]:
+    """y = x/2 · (1 + tanh(u)),  u = √(2/π) (x + 0.044715 x³)
+
+    Within 5e-4 of gelu. Source: Hendrycks and Gimpel 2016, section 2; GPT-2's code.
+    """
+    bent = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    return x / 2 * (1 + bent), GeluTanhCache(x, bent)
+
+
+def gelu_tanh_backward(dy: Float[Array, "..."], cache: GeluTanhCache) -> tuple[Float[Array, "..."], dict]:
+    """dx = dy ⊙ ((1 + tanh u)/2 + x/2 · (1 − tanh² u) · u′),  u′ = √(2/π) (1 + 3 · 0.044715 x²)"""
+    x, bent = cache
+    slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+    return dy * ((1 + bent) / 2 + x / 2 * (1 - bent * bent) * slope), {}
+
+
+class SiluCache(NamedTuple):
+    x: Float[Array, "..."]
+    sigmoid: Float[Array, "..."]
+
+
+def silu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], SiluCache]:
+    """y = x σ(x),  σ(x) = 1 / (1 + e^(−x))
+
+    Also called Swish. Source: Ramachandran, Zoph and Le 2017, with β = 1.
+    """
+    small = np.exp(-np.abs(x))  # never overflows; for x < 0, σ(x) = eˣ / (1 + eˣ)
+    sigmoid = np.where(x >= 0, 1, small) / (1 + small)
+    return x * sigmoid, SiluCache(x, sigmoid)
+
+
+def silu_backward(dy: Float[Array, "..."], cache: SiluCache) -> tuple[Float[Array, "..."], dict]:
+    """dx = dy ⊙ σ(x) (1 + x (1 − σ(x)))"""
+    x, sigmoid = cache
+    return dy * sigmoid * (1 + x * (1 - sigmoid)), {}
+
+
+class SwigluCache(NamedTuple):
+    bent: Float[Array, "..."]
+    gate: Float[Array, "..."]
+    silu: SiluCache
+
+
+def swiglu(hidden: Float[Array, "..."], gate: Float[Array, "..."]) -> tuple[Float[Array, "..."], SwigluCache]:
+    """y = silu(hidden) ⊙ gate
+
+    Source: Shazeer 2020, equation 6.
+    """
+    bent, cache = silu(hidden)
+    return bent * gate, SwigluCache(bent, gate, cache)
+
+
+def swiglu_backward(dy: Float[Array, "..."], cache: SwigluCache) -> tuple[tuple[Array, Array], dict]:
+    """dhidden = (dy ⊙ gate) through silu,  dgate = dy ⊙ silu(hidden)
+
+    Returns (dhidden, dgate), {}.
+    """
+    dhidden, _ = silu_backward(dy * cache.gate, cache.silu)
+    return (dhidden, dy * cache.bent), {}
+
+
+ACTIVATIONS = {
+    "relu": (relu, relu_backward),
+    "gelu": (gelu, gelu_backward),
+    "gelu_tanh": (gelu_tanh, gelu_tanh_backward),
+    "swiglu": (swiglu, swiglu_backward),  # takes two arrays, and gives two gradients
+}
+
+
 class FeedForwardCache(NamedTuple):
     hidden: Float[Array, "... d_ff"]
     active: Float[Array, "... d_ff"]
     widen: LinearCache
-    gate: ReluCache
+    gate: Any  # the activation's own cache
     narrow: LinearCache
+    activation: str = "relu"
+    widen_gate: LinearCache | None = None  # only with swiglu
 
 
 class FeedForwardGradients(NamedTuple):
+    """The gradient of every stage. With swiglu x was used twice, for hidden and for the gate."""
+
     x: Float[Array, "... d_model"]
     params: dict
     active: Float[Array, "... d_ff"]
     hidden: Float[Array, "... d_ff"]
+    gate: Float[Array, "... d_ff"] | None = None
+    via_hidden: Float[Array, "... d_model"] | None = None
+    via_gate: Float[Array, "... d_model"] | None = None
 
 
 def feed_forward(
@@ -48,21 +151,31 @@ def feed_forward(
     b_1: Float[Array, "d_ff"],
     w_2: Float[Array, "d_ff d_model"],
     b_2: Float[Array, "d_model"],
+    activation: str = "relu",
+    w_3: Float[Array, "d_model d_ff"] | None = None,
 ) -> tuple[Float[Array, "... d_model"], FeedForwardCache]:
-    """y = max(0, x w₁ + b₁) w₂ + b₂
+    """y = f(x w₁ + b₁) w₂ + b₂;  with "swiglu" y = (silu(x w₁ + b₁) ⊙ x w₃) w₂ + b₂
 
-    Each position on its own, all with the same weights. Source: Vaswani et al. 2017, equation 2.
+    f is max(0, ·) in the paper; "gelu" and "gelu_tanh" are others. Each position on its own, all with the same weights.
+    Raises ValueError for an unknown activation, and where w_3 is missing under "swiglu" or given without it.
+    Source: Vaswani et al. 2017, equation 2; Shazeer 2020, equation 6.
     """
+    _check_activation(activation, w_3)
     hidden, widen = linear(x, w_1, b_1)
-    active, gate = relu(hidden)
+    if w_3 is None:
+        widen_gate = None
+        active, gate = ACTIVATIONS[activation][0](hidden)
+    else:
+        gate_rows, widen_gate = linear(x, w_3)
+        active, gate = swiglu(hidden, gate_rows)
     y, narrow = linear(active, w_2, b_2)
-    return y, FeedForwardCache(hidden, active, widen, gate, narrow)
+    return y, FeedForwardCache(hidden, active, widen, gate, narrow, activation, widen_gate)
 
 
 def feed_forward_backward(dy: Float[Array, "... d_model"], cache: FeedForwardCache) -> tuple[Float[Array, "... d_model"], dict]:
-    """dx = ((dy w₂ᵀ) ⊙ 1[x w₁ + b₁ > 0]) w₁ᵀ
+    """dx = (dy w₂ᵀ ⊙ f′(x w₁ + b₁)) w₁ᵀ;  with "swiglu" the gate's way back to x, through w₃ᵀ, is added
 
-    Returns dx, {"w_1", "b_1", "w_2", "b_2"}.
+    Returns dx, {"w_1", "b_1", "w_2", "b_2"}, and "w_3" with "swiglu".
     """
     return feed_forward_gradients(dy, cache)[:2]
 
@@ -70,7 +183,27 @@ def feed_forward_backward(dy: Float[Array, "... d_model"], cache: FeedForwardCac
 def feed_forward_gradients(dy: Float[Array, "... d_model"], cache: FeedForwardCache) -> FeedForwardGradients:
     """feed_forward_backward with every step kept."""
     dactive, narrow = linear_backward(dy, cache.narrow)
-    dhidden, _ = relu_backward(dactive, cache.gate)
-    dx, widen = linear_backward(dhidden, cache.widen)
-    grads = {"w_1": widen["w"], "b_1": widen["b"], "w_2": narrow["w"], "b_2": narrow["b"]}
-    return FeedForwardGradients(dx, grads, dactive, dhidden)
+    backward = ACTIVATIONS[cache.activation][1]
+    if cache.widen_gate is None:
+        dhidden, _ = backward(dactive, cache.gate)
+        dx, widen = linear_backward(dhidden, cache.widen)
+        grads = {"w_1": widen["w"], "b_1": widen["b"], "w_2": narrow["w"], "b_2": narrow["b"]}
+        return FeedForwardGradients(dx, grads, dactive, dhidden)
+    (dhidden, dgate), _ = backward(dactive, cache.gate)
+    via_hidden, widen = linear_backward(dhidden, cache.widen)
+    via_gate, widen_gate = linear_backward(dgate, cache.widen_gate)
+    grads = {"w_1": widen["w"], "b_1": widen["b"], "w_2": narrow["w"], "b_2": narrow["b"], "w_3": widen_gate["w"]}
+    return FeedForwardGradients(via_hidden + via_gate, grads, dactive, dhidden, dgate, via_hidden, via_gate)
+
+
+def _erf(x):
+    """math.erf of every entry: exact to the last digit, and quick enough for a NumPy floor without SciPy."""
+    return np.fromiter(map(math.erf, x.ravel().tolist()), x.dtype, x.size).reshape(x.shape)
+
+
+def _check_activation(activation, w_3):
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation was {activation!r}; it must be one of {', '.join(map(repr, ACTIVATIONS))}")
+    if (activation == "swiglu") != (w_3 is not None):
+        given = "missing" if w_3 is None else "given"
+        raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")

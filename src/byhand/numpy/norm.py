@@ -1,4 +1,4 @@
-"""Layer normalisation over the last axis."""
+"""Layer normalisation and RMS normalisation, over the last axis."""
 
 from typing import NamedTuple
 
@@ -49,6 +49,43 @@ def layer_norm_backward(dy: Float[Array, "... d"], cache: LayerNormCache) -> tup
     dx = inverse_std * (dnormalised - along_ones - normalised * along_normalised)
     rows = tuple(range(dy.ndim - 1))
     return dx, {"gamma": (dy * normalised).sum(axis=rows), "beta": dy.sum(axis=rows)}
+
+
+class RmsNormCache(NamedTuple):
+    normalised: Float[Array, "... d"]
+    inverse_rms: Float[Array, "... 1"]
+    gamma: Float[Array, "d"]
+    mean_square: Float[Array, "... 1"]
+
+
+def rms_norm(
+    x: Float[Array, "... d"], gamma: Float[Array, "d"], eps: float = 1e-5
+) -> tuple[Float[Array, "... d"], RmsNormCache]:
+    """y = γ x̂,  x̂ = x / √(mean(x²) + ε)
+
+    Layer norm without the centring and without β. Raises ValueError for ε < 0, for shapes that do not fit, and for
+    a row of zeros under ε = 0. Source: Zhang and Sennrich 2019, equation 4.
+    """
+    _check_norm(x, gamma, eps)
+    mean_square = (x * x).mean(axis=-1, keepdims=True)
+    if eps == 0 and not mean_square.all():
+        raise ValueError("x has a row of zeros and eps was 0; such a row has no direction to normalise: eps must be above 0")
+    inverse_rms = 1 / np.sqrt(mean_square + eps)
+    normalised = x * inverse_rms
+    return gamma * normalised, RmsNormCache(normalised, inverse_rms, gamma, mean_square)
+
+
+def rms_norm_backward(dy: Float[Array, "... d"], cache: RmsNormCache) -> tuple[Float[Array, "... d"], dict]:
+    """dx = (dx̂ − x̂ · mean(dx̂ ⊙ x̂)) / √(mean(x²) + ε),  dx̂ = γ ⊙ dy
+
+    Only the part along x̂ is taken out: nothing was centred, so the part along the ones stays.
+    dγ = Σ_rows dy ⊙ x̂. Returns dx, {"gamma"}.
+    """
+    normalised, inverse_rms, gamma = cache[:3]
+    dnormalised = dy * gamma
+    along_normalised = (dnormalised * normalised).mean(axis=-1, keepdims=True)
+    dx = inverse_rms * (dnormalised - normalised * along_normalised)
+    return dx, {"gamma": (dy * normalised).sum(axis=tuple(range(dy.ndim - 1)))}
 
 
 def _check_norm(x, gamma, eps, **others):

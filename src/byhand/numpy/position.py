@@ -1,9 +1,13 @@
-"""Positions: sinusoids added to the input."""
+"""Positions: sinusoids added to the input, or queries and keys rotated."""
+
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 Array = np.ndarray
+
+PAIRINGS = ("interleaved", "half")
 
 
 def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
@@ -16,6 +20,86 @@ def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
         raise ValueError(f"length was {length}; it must be at least 1")
     if d_model < 2 or d_model % 2:
         raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
-    divisors = 10000.0 ** (np.arange(0, d_model, 2) / d_model)
-    angles = np.arange(length)[:, None] / divisors
-    return np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(length, d_model)
+    return sinusoids(np.arange(length), d_model)
+
+
+def sinusoids(positions: Int[Array, "..."], d_model: int) -> Float[Array, "... d_model"]:
+    """The rows of sinusoidal at these positions."""
+    angles = positions[..., None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
+    return np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(*positions.shape, d_model)
+
+
+class RopeCache(NamedTuple):
+    cos: Float[Array, "... time d/2"]
+    sin: Float[Array, "... time d/2"]
+    pairing: str
+
+
+def rope(
+    x: Float[Array, "... time d"],
+    positions: Int[Array, "time"] | Int[Array, "batch time"] | None = None,
+    base: float = 10000.0,
+    pairing: str = "interleaved",
+) -> tuple[Float[Array, "... time d"], RopeCache]:
+    """(y_a, y_b) = (x_a cos θ − x_b sin θ, x_a sin θ + x_b cos θ),  θ = pos · base^(−2i/d) for pair i
+
+    Pair i is the coordinates (2i, 2i + 1) with pairing "interleaved", (i, i + d/2) with "half": the same rotation
+    of coordinates in another order, so weights made for one are wrong under the other. Without positions they are
+    0, 1, 2, …; one row of them for each sequence is welcome too. The product of a rotated query and a rotated key
+    depends on the difference of their positions alone.
+    Raises ValueError for an odd d, for positions that are negative, not whole or too many or few, for a base that is
+    not above 0, and for an unknown pairing. Source: Su et al. 2021, equation 34.
+    """
+    positions = _check_rope(x, positions, base, pairing)
+    d = x.shape[-1]
+    # The angles in float64, whatever x is: a large position in float32 has lost the digits that matter.
+    angles = positions[..., None] * float(base) ** (-np.arange(0, d, 2) / d)
+    if positions.ndim == 2:  # one row of positions a sequence: every axis between batch and time shares it
+        angles = angles.reshape(len(positions), *(1,) * (x.ndim - 3), *angles.shape[1:])
+    cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+    return _rotate(x, cos, sin, pairing), RopeCache(cos, sin, pairing)
+
+
+def rope_backward(dy: Float[Array, "... time d"], cache: RopeCache) -> tuple[Float[Array, "... time d"], dict]:
+    """dx = dy rotated by −θ
+
+    A rotation's transpose is its inverse. Returns dx, {}.
+    """
+    cos, sin, pairing = cache
+    return _rotate(dy, cos, -sin, pairing), {}
+
+
+def _rotate(x, cos, sin, pairing):
+    y = np.empty_like(x)
+    (a, b), (y_a, y_b) = _pairs(x, pairing), _pairs(y, pairing)
+    y_a[...] = a * cos - b * sin
+    y_b[...] = a * sin + b * cos
+    return y
+
+
+def _pairs(x, pairing):
+    """Views of the first and of the second coordinate of every pair."""
+    if pairing == "interleaved":
+        return x[..., 0::2], x[..., 1::2]
+    half = x.shape[-1] // 2
+    return x[..., :half], x[..., half:]
+
+
+def _check_rope(x, positions, base, pairing):
+    if pairing not in PAIRINGS:
+        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise ValueError(f"x had shape {x.shape}; it must be (..., time, d) with an even d, since coordinates rotate in pairs")
+    if not 0 < base < np.inf:
+        raise ValueError(f"base was {base}; it must be a finite number above 0")
+    time = x.shape[-2]
+    if positions is None:
+        return np.arange(time)
+    positions = np.asarray(positions)
+    if positions.dtype.kind not in "iu":
+        raise ValueError(f"positions had dtype {positions.dtype}; it must hold whole numbers")
+    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
+        raise ValueError(f"positions had shape {positions.shape}; it must be ({time},), x's time, or (batch, {time})")
+    if positions.size and positions.min() < 0:
+        raise ValueError(f"positions held {positions.min()}; each must be at least 0")
+    return positions

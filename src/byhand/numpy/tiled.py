@@ -1,0 +1,139 @@
+"""Attention in tiles: the same result as attention.attention without ever holding t_q × t_k numbers."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+Array = np.ndarray
+
+
+class Running(NamedTuple):
+    """A softmax-weighted sum over the keys met so far: Σ e^(s_j − peak) v_j, not yet divided by total = Σ e^(s_j − peak)."""
+
+    peak: Float[Array, "batch heads rows 1"]
+    total: Float[Array, "batch heads rows 1"]
+    mixed: Float[Array, "batch heads rows d_v"]
+
+
+class TiledCache(NamedTuple):
+    q: Float[Array, "batch heads t_q d_k"]
+    k: Float[Array, "batch heads t_k d_k"]
+    v: Float[Array, "batch heads t_k d_v"]
+    y: Float[Array, "batch heads t_q d_v"]
+    log_total: Float[Array, "batch heads t_q 1"]  # log Σ_j e^(s_j): with it the weights are e^(s − log_total)
+    causal: bool
+    block: tuple[int, int]
+
+
+def online_softmax(running: Running, scores: Float[Array, "batch heads rows keys"], v: Float[Array, "batch heads keys d_v"]) -> Running:
+    """peak′ = max(peak, max_j s_j),  total′ = e^(peak − peak′) total + Σ_j e^(s_j − peak′),  mixed′ likewise with v_j
+
+    Takes in one more block of keys. A score of −∞ is a masked key. What was summed under the old peak is rescaled, so
+    the order and the size of the blocks make no difference but rounding. Source: Milakov and Gimelshein 2018, algorithm 3.
+    """
+    peak = np.maximum(running.peak, scores.max(axis=-1, keepdims=True))
+    shift = np.where(peak == -np.inf, 0, peak)  # a row that has met no key yet
+    rescale = np.exp(running.peak - shift)
+    weights = np.exp(scores - shift)
+    total = rescale * running.total + weights.sum(axis=-1, keepdims=True)
+    return Running(peak, total, rescale * running.mixed + weights @ v)
+
+
+def start(rows: tuple[int, ...], d_v: int, dtype) -> Running:
+    """The running sums before any key: peak −∞, total 0, mixed 0; rows is (batch, heads, rows)."""
+    return Running(np.full((*rows, 1), -np.inf, dtype), np.zeros((*rows, 1), dtype), np.zeros((*rows, d_v), dtype))
+
+
+def tiled_attention(
+    q: Float[Array, "batch heads t_q d_k"],
+    k: Float[Array, "batch heads t_k d_k"],
+    v: Float[Array, "batch heads t_k d_v"],
+    causal: bool = False,
+    block: tuple[int, int] = (256, 512),
+) -> tuple[Float[Array, "batch heads t_q d_v"], TiledCache]:
+    """y = softmax(q kᵀ / √d_k) v, one tile of block[0] queries × block[1] keys at a time
+
+    Exact, and as many multiplications as attention.attention; but the memory beyond q, k, v and y is one tile and two
+    numbers a row, so it grows as t_q and not as t_q · t_k. causal=True aligns the last query with the last key, and
+    tiles that lie wholly in the future are skipped. A query that may attend to nothing gets zeros.
+    Raises ValueError where the shapes do not fit, for a block below 1, and where a score is NaN or +∞.
+    Source: Dao et al. 2022, algorithm 1, with the loops in the order of Dao 2023.
+    """
+    check_attention(q, k, v)
+    _check_block(block)
+    scale = 1 / math.sqrt(q.shape[-1])
+    y = np.empty((*q.shape[:3], v.shape[-1]), np.result_type(q, k, v))
+    log_total = np.empty((*q.shape[:3], 1), y.dtype)
+    for rows in _blocks(q.shape[2], block[0]):
+        running = start(y[:, :, rows].shape[:3], v.shape[-1], y.dtype)
+        for keys in _blocks(k.shape[2], block[1]):
+            if causal and _future(rows, keys, q, k):
+                break  # this block of keys and every later one
+            scores = _tile_scores(q, k, rows, keys, scale, causal)
+            running = online_softmax(running, scores, v[:, :, keys])
+        if not np.isfinite(running.total).all():
+            raise ValueError("q and k gave a score that is NaN or +inf; softmax needs finite numbers")
+        seen = running.total > 0
+        y[:, :, rows] = running.mixed / np.where(seen, running.total, 1)
+        # +∞ where no key was seen, so that e^(s − log_total) = 0 on the way back
+        log_total[:, :, rows] = np.where(seen, running.peak + np.log(np.where(seen, running.total, 1)), np.inf)
+    return y, TiledCache(q, k, v, y, log_total, causal, block)
+
+
+def tiled_attention_backward(dy: Float[Array, "batch heads t_q d_v"], cache: TiledCache) -> tuple[Array, Array, Array]:
+    """dS = A ⊙ (dy vᵀ − Σ(dy ⊙ y)),  dq = dS k / √d_k,  dk = dSᵀ q / √d_k,  dv = Aᵀ dy,  tile by tile
+
+    No weight was kept: each tile of A is computed again, as e^(s − log_total). The sum that softmax's backward takes
+    over a row's keys, Σ_j dA_j A_j, equals dy · y, which needs no tile. Returns dq, dk, dv.
+    Source: Dao et al. 2022, algorithm 4.
+    """
+    q, k, v, y, log_total, causal, block = cache
+    scale = 1 / math.sqrt(q.shape[-1])
+    along_y = (dy * y).sum(axis=-1, keepdims=True)
+    dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    for keys in _blocks(k.shape[2], block[1]):
+        for rows in _blocks(q.shape[2], block[0]):
+            if causal and _future(rows, keys, q, k):
+                continue
+            weights = np.exp(_tile_scores(q, k, rows, keys, scale, causal) - log_total[:, :, rows])
+            dv[:, :, keys] += weights.swapaxes(-1, -2) @ dy[:, :, rows]
+            dscores = weights * (dy[:, :, rows] @ v[:, :, keys].swapaxes(-1, -2) - along_y[:, :, rows])
+            dq[:, :, rows] += dscores @ k[:, :, keys] * scale
+            dk[:, :, keys] += dscores.swapaxes(-1, -2) @ q[:, :, rows] * scale
+    return dq, dk, dv
+
+
+def _blocks(length, size):
+    return [slice(first, min(first + size, length)) for first in range(0, length, size)]
+
+
+def _future(rows, keys, q, k):
+    """Whether even the last of these queries may not attend to the first of these keys."""
+    return keys.start > rows.stop - 1 + k.shape[2] - q.shape[2]
+
+
+def _tile_scores(q, k, rows, keys, scale, causal):
+    scores = q[:, :, rows] @ k[:, :, keys].swapaxes(-1, -2) * scale
+    first_key_hidden = rows.start + k.shape[2] - q.shape[2] + 1  # from the first query of the tile
+    if causal and keys.stop > first_key_hidden:  # the tile crosses the diagonal
+        past = np.tri(rows.stop - rows.start, keys.stop - keys.start, first_key_hidden - 1 - keys.start, dtype=bool)
+        scores = np.where(past, scores, -np.inf)
+    return scores
+
+
+def check_attention(q, k, v):
+    """Raise ValueError unless q, k and v fit together as attention needs them."""
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        if value.ndim != 4:
+            raise ValueError(f"{name} had shape {value.shape}; it must be (batch, heads, time, width)")
+    if k.shape[:2] != q.shape[:2] or k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k had shape {k.shape}; batch, heads and width must be q's, {q.shape}")
+    if v.shape[:3] != k.shape[:3]:
+        raise ValueError(f"v had shape {v.shape}; batch, heads and time must be k's, {k.shape}")
+
+
+def _check_block(block):
+    if len(block) != 2 or not all(isinstance(size, int) and size >= 1 for size in block):
+        raise ValueError(f"block was {block}; it must be two whole numbers of at least 1, queries and keys")
