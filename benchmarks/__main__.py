@@ -1,0 +1,5 @@
+"""`python -m benchmarks` runs every measured comparison."""
+
+from . import step
+
+step.main()
