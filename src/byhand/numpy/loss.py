@@ -1,7 +1,9 @@
-"""Cross-entropy with label smoothing, and its gradient p − q."""
+"""Cross-entropy with label smoothing, and its gradient p − q; the next-token shift."""
+
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 Array = np.ndarray
 
@@ -15,19 +17,20 @@ def cross_entropy(
     ignore_index: int | None = None,
     lengths: Int[Array, "batch"] | None = None,
     reduction: str = "mean",
+    mask: Bool[Array, "batch time"] | None = None,
 ) -> tuple[float, Float[Array, "batch time vocab"]]:
     """L = −Σ_k q_k log p_k,  p = softmax(z),  q = (1 − ε)·1[k = target] + ε/V;  ∂L/∂z = p − q
 
     Smoothing puts ε/V on every class, the right one included, as PyTorch does (Tensor2Tensor: ε/(V − 1) on the others).
-    Positions whose target is ignore_index, or that lie at or past their sequence's length, are not scored: loss and
-    gradient 0. reduction: "mean" over scored positions, "sum", or "last", each sequence's last position, averaged
+    Positions whose target is ignore_index, that lie at or past their sequence's length, or where mask (a loss mask,
+    True where a position counts) is False, are not scored: loss and gradient 0. reduction: "mean" over scored positions, "sum", or "last", each sequence's last position, averaged
     over the batch. Returns the loss and ∂L/∂z.
     Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do not fit, logits that are not
     finite, and where nothing is left to score; IndexError for a target outside the vocabulary.
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
     """
     _check_loss(logits, targets, smoothing, reduction)
-    weight = position_weights(targets, ignore_index, lengths, reduction).astype(logits.dtype)
+    weight = position_weights(targets, ignore_index, lengths, reduction, mask).astype(logits.dtype)
     scored = weight > 0
     vocab = logits.shape[-1]
     _check_targets(targets[scored], vocab)
@@ -60,6 +63,7 @@ def position_weights(
     ignore_index: int | None = None,
     lengths: Int[Array, "batch"] | None = None,
     reduction: str = "mean",
+    mask: Bool[Array, "batch time"] | None = None,
 ) -> Float[Array, "batch time"]:
     """What each position's loss is multiplied by in the sum: 1/n, 1, or 1/n at the last positions; 0 where not scored."""
     batch, time = targets.shape
@@ -68,10 +72,49 @@ def position_weights(
     scored = steps == ends[:, None] - 1 if reduction == "last" else steps < ends[:, None]
     if ignore_index is not None:
         scored = scored & (targets != ignore_index)
+    if mask is not None:
+        scored = scored & check_mask("mask", mask, targets)
     count = scored.sum()
     if not count:
-        raise ValueError("targets leave no position to score: every one is ignored or past its sequence's length")
+        raise ValueError("targets leave no position to score: every one is ignored, masked, or past its sequence's length")
     return scored * (1.0 if reduction == "sum" else 1 / count)
+
+
+class NextToken(NamedTuple):
+    inputs: Int[Array, "batch time-1"]
+    targets: Int[Array, "batch time-1"]
+    lengths: Int[Array, "batch"] | None
+    mask: Bool[Array, "batch time-1"] | None
+
+
+def next_token(
+    tokens: Int[Array, "batch time"],
+    lengths: Int[Array, "batch"] | None = None,
+    mask: Bool[Array, "batch time"] | None = None,
+) -> NextToken:
+    """inputs = tokens[:, :-1],  targets = tokens[:, 1:]: position t is asked for token t + 1
+
+    lengths and mask speak of tokens and come back shifted to the targets. mask, a loss mask, is True where a token is
+    to be learned; a token that is not stays in the inputs, so that others may attend to it: an attention mask is
+    another thing. Raises ValueError for fewer than two tokens, and where the shapes do not fit.
+    """
+    if tokens.ndim != 2 or tokens.shape[1] < 2:
+        raise ValueError(f"tokens had shape {tokens.shape}; it must be (batch, time) with a time of at least 2")
+    if lengths is not None:
+        lengths = check_lengths("lengths", lengths, *tokens.shape) - 1
+        if not lengths.min():
+            raise ValueError("lengths held 1; each must be at least 2, a token and the one after it")
+    if mask is not None:
+        mask = check_mask("mask", mask, tokens)[:, 1:]
+    return NextToken(tokens[:, :-1], tokens[:, 1:], lengths, mask)
+
+
+def check_mask(name: str, mask: Bool[Array, "batch time"], tokens: Int[Array, "batch time"]) -> Bool[Array, "batch time"]:
+    """The mask as an array, after a check: booleans, one for each token."""
+    mask = np.asarray(mask)
+    if mask.dtype != bool or mask.shape != tokens.shape:
+        raise ValueError(f"{name} had dtype {mask.dtype} and shape {mask.shape}; it must be booleans of shape {tokens.shape}")
+    return mask
 
 
 def check_lengths(name: str, lengths: Int[Array, "batch"], batch: int, time: int) -> Int[Array, "batch"]:
