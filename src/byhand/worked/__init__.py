@@ -1,8 +1,12 @@
 """From arrays to written-out arithmetic and pictures: what a cell returns shows LaTeX in a notebook and text in a terminal."""
 
-from byhand.worked.verdicts import agreement, witnesses
+from byhand.worked.backward_rows import layer_norm_backward_row, softmax_backward_row
 from byhand.worked.display import Written
 from byhand.worked.matrices import matrix, matrix_product
 from byhand.worked.plotting import Picture, heatmap, picture, use_book_style
 from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
+from byhand.worked.sheets import sheet
 from byhand.worked.source import show_source
+from byhand.worked.steps import adam_steps, sinusoid_row
+from byhand.worked.sums import number, outer_product, product_entry, sum_of_terms
+from byhand.worked.verdicts import agreement, printed, printed_table, witnesses

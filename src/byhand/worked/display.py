@@ -7,6 +7,7 @@ from the page, so that they can be read in both themes. nbval compares every for
 
 from dataclasses import dataclass
 import html
+import unicodedata
 from typing import Any
 
 
@@ -45,6 +46,11 @@ def array(rows: list[list[str]], columns: str, rules: tuple[int, ...] = ()) -> s
     """A LaTeX array with a line above each row listed in `rules`."""
     lines = [("\\hline " if i in rules else "") + " & ".join(row) for i, row in enumerate(rows)]
     return f"\\begin{{array}}{{{columns}}}\n" + " \\\\\n".join(lines) + "\n\\end{array}"
+
+
+def pad(words: str, width: int) -> str:
+    """Words filled up with spaces; a hat over a letter takes no room."""
+    return words + " " * (width - sum(not unicodedata.combining(c) for c in words))
 
 
 def text_table(rows: list[list[str]], left: tuple[int, ...] = (0,), gap: str = "  ") -> str:

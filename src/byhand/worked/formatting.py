@@ -10,6 +10,7 @@
 from decimal import ROUND_HALF_UP, Decimal
 import math
 import numbers
+import re
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def text(value, digits: int = 3, scale: float | None = None, pad: int = 0) -> st
     if is_exact(value):
         return str(value)
     sign, mantissa, exponent = _parts(value, digits, scale, pad)
-    return sign + mantissa.replace(r"\infty", "∞") + (f"e{exponent}" if exponent is not None else "")
+    return sign + mantissa + (f"e{exponent}" if exponent is not None else "")
 
 
 def latex(value, digits: int = 3, scale: float | None = None, pad: int = 0) -> str:
@@ -38,8 +39,10 @@ def latex(value, digits: int = 3, scale: float | None = None, pad: int = 0) -> s
 
         return sympy.latex(value)
     sign, mantissa, exponent = _parts(value, digits, scale, pad)
-    mantissa = {"nan": r"\text{nan}", "∞": r"\infty"}.get(mantissa, mantissa)
-    return sign + mantissa + (rf" \times 10^{{{exponent}}}" if exponent is not None else "")
+    mantissa = {"nan": r"\text{nan}", "∞": r"\infty", "T": r"\text{T}", "F": r"\text{F}"}.get(mantissa, mantissa)
+    if exponent is None:
+        return sign + mantissa
+    return sign + (f"10^{{{exponent}}}" if mantissa == "1" else rf"{mantissa} \times 10^{{{exponent}}}")
 
 
 def factor_text(value, digits: int = 3, scale: float | None = None) -> str:
@@ -63,14 +66,28 @@ def decimal_of(value) -> float:
 
 
 def with_decimal(value, digits: int = 3, form: str = "latex") -> str:
-    r"""'\tanh{\left(\sqrt{2}\right)} \approx 0.888': an exact number and its decimal; a plain number alone."""
+    r"""'\tanh{\left(\sqrt{2} \right)} \approx 0.888': an exact number and its decimal; a plain number alone."""
     write = latex if form == "latex" else text
-    if not is_exact(value) or getattr(value, "is_Integer", False):
-        return write(value, digits)
     decimal = decimal_of(value)
-    if math.isnan(decimal) or math.isinf(decimal):
+    if not is_exact(value) or getattr(value, "is_Integer", False) or not math.isfinite(decimal):
         return write(value, digits)
-    return write(value, digits) + (r" \approx " if form == "latex" else " ≈ ") + write(decimal, digits)
+    equals = "=" if _is_decimal(value, digits) else (r"\approx" if form == "latex" else "≈")
+    return f"{write(value, digits)} {equals} {write(decimal, digits)}"
+
+
+def _is_decimal(value, digits) -> bool:
+    """Whether an exact number is a decimal of so many places: 1/2 is, 1/3 and √2 are not."""
+    return bool(getattr(value, "is_Rational", False)) and (value * 10**digits).is_Integer
+
+
+def significant(value, figures: int = 4, form: str = "text") -> str:
+    """`value` with so many significant figures, fixed down to 1e-4 and scientific below: 0.005191, 1.747e-7."""
+    size = abs(decimal_of(value))
+    places = figures
+    if math.isfinite(size) and size > 0:
+        magnitude = math.floor(math.log10(size))
+        places = max(figures - 1 - magnitude, 0) if magnitude >= -4 else figures
+    return (latex if form == "latex" else text)(value, min(places, 30), 0.0)
 
 
 def as_array(value, name: str = "array") -> np.ndarray:
@@ -201,24 +218,51 @@ def _needs_brackets(value, shown: str) -> bool:
     return shown.startswith("-")
 
 
+def printed_decimal(figure: str) -> Decimal:
+    """A figure as a document prints it: '0.944', '−0.853', '37,000', '1.75e-7', '1.75 × 10^-7'."""
+    plain = re.sub(r"\s*[×·x]\s*10\^", "e", str(figure).replace("−", "-")).replace(",", "").replace(" ", "")
+    try:
+        return Decimal(plain)
+    except ArithmeticError:
+        raise ValueError(f"claimed was {figure!r}; it must be a number as printed, such as '0.944' or '1.75e-7'") from None
+
+
+def printed_places(figure: str) -> int:
+    """Places after the point of a printed figure (its power of ten counted in)."""
+    return max(-printed_decimal(figure).as_tuple().exponent, 0)
+
+
+def rounded_like(figure: str, value) -> Decimal:
+    """A number rounded to the last place of a printed figure, halves away from zero."""
+    number = decimal_of(value)
+    if not math.isfinite(number):
+        raise ValueError(f"computed was {number}; it must be finite to be compared with a print")
+    snapped = Decimal(0) if abs(number) <= LEFTOVER * SMALLEST_SCALE else Decimal(f"{number:.11e}")
+    return snapped.quantize(Decimal(1).scaleb(printed_decimal(figure).as_tuple().exponent), rounding=ROUND_HALF_UP) + 0
+
+
 _GREEK = (
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega"
 ).split()
 _TEXT_SYMBOLS = {r"\cdot": "·", r"\hat": "", r"\partial": "∂", r"\top": "T", r"\,": " "} | {f"\\{g}": g for g in _GREEK}
-_SPECIAL = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "%": r"\%", "#": r"\#", "&": r"\&"}
+_SPECIAL = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "%": r"\%", "#": r"\#", "&": r"\&", "_": r"\_", "^": r"\hat{\ }", "~": r"\sim "}
 
 
 def label_latex(label) -> str:
     r"""A token or another plain label: '<bos>' as '\text{<bos>}'. A number stays a number."""
     if isinstance(label, numbers.Integral):
         return str(int(label))
-    return r"\text{" + "".join(_SPECIAL.get(c, c) for c in str(label)) + "}"
+    return _in_font(r"\text", str(label))
+
+
+def _in_font(font: str, words: str) -> str:
+    """Words in a text font; special characters stand outside it, where every version of MathJax reads them alike."""
+    parts = re.split(r"([\\{}$%#&_^~])", words)
+    return "".join(_SPECIAL[part] if part in _SPECIAL else f"{font}{{{part}}}" for part in parts if part)
 
 
 def name_latex(name: str) -> str:
     r"""A name in LaTeX: 'X', 'W_Q', 'dW_1', 'X^T' as symbols, 'gamma' as γ, a dotted name in typewriter; LaTeX passes through."""
-    import re
-
     if not isinstance(name, str) or not name:
         raise ValueError(f"name was {name!r}; it must be a non-empty string")
     if "\\" in name or "{" in name:
@@ -234,7 +278,7 @@ def name_latex(name: str) -> str:
         return f"{d}{symbol}{below}{above}"
     if re.fullmatch(r"[A-Z](\^T)?[A-Z](\^T)?", name):  # a product of two matrices: QK^T, AV
         return name.replace("^T", r"^\top ").strip()
-    return r"\texttt{" + "".join(_SPECIAL.get(c, c) for c in name) + "}" if "." in name else label_latex(name)
+    return _in_font(r"\texttt", name) if "." in name else label_latex(name)
 
 
 def name_text(name: str) -> str:

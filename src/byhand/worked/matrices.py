@@ -21,26 +21,32 @@ def matrix(
     cols: Sequence | None = None,
     digits: int = 3,
     limit: int | None = SHOWN,
+    decimals: bool = False,
 ) -> Written:
     """name = [array], with its shape beside the name.
 
     array: up to two axes are one matrix; further axes (batch, heads) give one matrix for each index, under one another.
     rows, cols: labels, such as tokens. digits: places after the point. limit: rows and columns shown in full (None: all);
     a longer side shows its first and last 3, dots between them, and the shape says how many there are.
+    decimals: exact numbers are followed by their decimals.
     Raises ValueError for entries that are not numbers, an empty array, or labels that do not fit.
     """
-    values = _non_empty(f.as_array(array, "array"))
+    values = non_empty(f.as_array(array, "array"))
     rows, cols = _labels("rows", rows, values, -2), _labels("cols", cols, values, -1)
     digits, scale = f.checked_digits(digits), f.scale_of(values)
-    shape = _shape(values.shape)
-    if values.ndim < 3:
-        text = _matrix_text(values, rows, cols, digits, scale, limit)
-        body = _matrix_latex(values, rows, cols, digits, scale, limit)
-        if name is None:
-            note_text, note = ("", "") if not _is_cut(values, limit) else (f"shape {shape}\n", r"_{\," + _shape_latex(values.shape) + "}")
-            return Written(note_text + text, body + note, value=values)
-        return Written(f"{f.name_text(name)} {shape} =\n{text}", f"{named_with_shape(name, values.shape)} = {body}", value=values)
-    return _stack(values, name, rows, cols, digits, scale, limit)
+    if values.ndim > 2:
+        return _stack(values, name, rows, cols, digits, scale, limit)
+    text = matrix_text(values, rows, cols, digits, scale, limit)
+    latex = matrix_latex(values, rows, cols, digits, scale, limit)
+    if decimals and any(f.is_exact(x) for x in values.ravel()):
+        plain = _decimals(values)
+        text += "\n≈\n" + matrix_text(plain, rows, cols, digits, scale, limit)
+        latex += r" \approx " + matrix_latex(plain, rows, cols, digits, scale, limit)
+    if name is not None:
+        return Written(f"{f.name_text(name)} {shape_text(values.shape)} =\n{text}", f"{named_with_shape(name, values.shape)} = {latex}", value=values)
+    if _is_cut(values, limit):  # what is left out is said
+        return Written(f"shape {shape_text(values.shape)}\n{text}", rf"\underset{{{shape_latex(values.shape)}}}{{{latex}}}", value=values)
+    return Written(text, latex, value=values)
 
 
 def matrix_product(
@@ -66,13 +72,13 @@ def matrix_product(
     whole = matrix(product, names[0], digits=digits, limit=limit)
     text.append(whole.text.replace(" =", f" = {f.name_text(names[1])} {f.name_text(names[2])} =", 1))
     result = f"{named_with_shape(names[0], product.shape)} &= {f.name_latex(names[1])}\\, {f.name_latex(names[2])} = "
-    result += _matrix_latex(product, None, None, digits, f.scale_of(product), limit)
+    result += matrix_latex(product, None, None, digits, f.scale_of(product), limit)
     return Written("\n".join(text), aligned([line for _, line in lines] + [result]), value=product)
 
 
 def named_with_shape(name: str, shape: tuple[int, ...]) -> str:
     """The name with its shape under it."""
-    return rf"\underset{{{_shape_latex(shape)}}}{{{f.name_latex(name)}}}"
+    return rf"\underset{{{shape_latex(shape)}}}{{{f.name_latex(name)}}}"
 
 
 def entry_name(name: str, place: tuple[int, ...], form: str = "latex") -> str:
@@ -95,7 +101,7 @@ def kept(length: int, limit: int | None = SHOWN, ends: int = KEPT) -> list[int |
 def _stack(values, name, rows, cols, digits, scale, limit) -> Written:
     """One matrix for each index of the leading axes."""
     indices = list(np.ndindex(values.shape[:-2]))
-    shape = _shape(values.shape)
+    shape = shape_text(values.shape)
     texts, lines = [f"{f.name_text(name or 'array')} {shape}"], []
     for k in kept(len(indices), STACK_SHOWN if limit is not None else None, 2):
         if k is GAP:
@@ -104,9 +110,9 @@ def _stack(values, name, rows, cols, digits, scale, limit) -> Written:
             continue
         part = values[indices[k]]
         index = ", ".join(str(i) for i in indices[k])
-        texts.append(f"{f.name_text(name or '')}[{index}] =\n{_matrix_text(part, rows, cols, digits, scale, limit)}")
-        lines.append(f"{f.name_latex(name) if name else ''}[{index}] &= {_matrix_latex(part, rows, cols, digits, scale, limit)}")
-    heading = f"{named_with_shape(name, values.shape)} &:" if name else rf"\text{{shape }} {_shape_latex(values.shape)} &:"
+        texts.append(f"{f.name_text(name or '')}[{index}] =\n{matrix_text(part, rows, cols, digits, scale, limit)}")
+        lines.append(f"{f.name_latex(name) if name else ''}[{index}] &= {matrix_latex(part, rows, cols, digits, scale, limit)}")
+    heading = f"{named_with_shape(name, values.shape)} &:" if name else rf"\text{{shape }} {shape_latex(values.shape)} &:"
     return Written("\n".join(texts), "\\begin{aligned}\n" + " \\\\[1ex]\n".join([heading, *lines]) + "\n\\end{aligned}", value=values)
 
 
@@ -131,20 +137,20 @@ def _cells(values, digits, scale, limit, form) -> tuple[list[list[str]], list, l
     return cells, down, across
 
 
-def _matrix_latex(values, rows, cols, digits, scale, limit) -> str:
+def matrix_latex(values, rows, cols, digits, scale, limit) -> str:
     cells, down, across = _cells(values, digits, scale, limit, "latex")
     row_labels = _picked(rows, down, r"\vdots") if rows is not None else None
     if cols is not None:
         header = _picked(cols, across, r"\cdots")
         table = [["", *header], *([label, *row] for label, row in zip(row_labels or [""] * len(cells), cells))]
-        return array(table, "r|" + "r" * len(across), rules=(1,))
+        return r"\;" + array(table, "r|" + "r" * len(across), rules=(1,))
     body = "\\left[" + array(cells, "r" * len(across)) + "\\right]"
     if row_labels is not None:
-        body = array([[label] for label in row_labels], "r") + "\n" + body
+        body = r"\;" + array([[label] for label in row_labels], "r") + "\n" + body
     return body
 
 
-def _matrix_text(values, rows, cols, digits, scale, limit) -> str:
+def matrix_text(values, rows, cols, digits, scale, limit) -> str:
     cells, down, across = _cells(values, digits, scale, limit, "text")
     header = [_picked(cols, across, "…", str)] if cols is not None else []
     width = [max(len(row[j]) for row in header + cells) for j in range(len(across))]
@@ -203,14 +209,14 @@ def _entry_line(a, b, product, names, place, digits) -> tuple[str, str]:
 def _factors(a, b, names) -> tuple[np.ndarray, np.ndarray]:
     if len(names) != 3:
         raise ValueError(f"names was {names!r}; it must be three names: of the result, the left and the right factor")
-    a, b = _non_empty(f.as_array(a, "a")), _non_empty(f.as_array(b, "b"))
+    a, b = non_empty(f.as_array(a, "a")), non_empty(f.as_array(b, "b"))
     a = a.reshape(1, -1) if a.ndim == 1 else a
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"a had shape {a.shape} and b had shape {b.shape}; they must be (m, n) and (n, p), one matrix each (pick one batch, one head)")
     return a, b
 
 
-def _non_empty(values: np.ndarray) -> np.ndarray:
+def non_empty(values: np.ndarray) -> np.ndarray:
     if not values.size:
         raise ValueError(f"array had shape {values.shape}; it must have at least one entry")
     return values
@@ -226,9 +232,13 @@ def _labels(argument, labels, values, axis):
     return labels
 
 
-def _shape(shape) -> str:
+def _decimals(values: np.ndarray) -> np.ndarray:
+    return np.array([f.decimal_of(x) for x in values.ravel()], dtype=float).reshape(values.shape)
+
+
+def shape_text(shape) -> str:
     return "(" + ", ".join(str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
 
 
-def _shape_latex(shape) -> str:
+def shape_latex(shape) -> str:
     return r" \times ".join(str(n) for n in shape) if shape else r"\text{scalar}"

@@ -134,13 +134,18 @@ def _style():
 def _clean_svg(svg: str, alt: str) -> tuple[str, str, int]:
     svg = svg[svg.index("<svg") :].rstrip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
-    svg = re.sub(r"\d+\.\d{3,}", lambda m: f"{float(m.group()):.2f}".rstrip("0").rstrip("."), svg)
+    svg = re.sub(r"\d+\.\d{3,}", lambda m: _short(float(m.group())), svg)
     svg = svg.replace(INK, "currentColor").replace(PAPER, "var(--paper)").replace(MUTED, "var(--muted)")
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     width = round(float(re.search(r'width="([\d.]+)pt"', svg).group(1)) * 4 / 3)
     opening, rest = svg.split(">", 1)
     title = f"<title>{html.escape(alt)}</title>"
     return f'{opening} role="img">{title}{_STYLE}{rest}', alt, width
+
+
+def _short(number: float) -> str:
+    """Two places are finer than a screen; a small scale factor keeps more."""
+    return f"{number:.{2 if number >= 1 else 3 if number >= 0.1 else 6}f}".rstrip("0").rstrip(".")
 
 
 def _alt(alt) -> str:

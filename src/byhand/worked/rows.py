@@ -1,14 +1,14 @@
 """One row at a time: softmax, layer norm, the loss."""
 
 import math
-import numbers
 from typing import Any, Sequence
 
 import numpy as np
 
 from byhand.worked import formatting as f
-from byhand.worked.display import Written, aligned, array, text_table
+from byhand.worked.display import Written, aligned, array, pad, text_table
 from byhand.worked.matrices import GAP, SHOWN, TERMS_SHOWN, kept
+from byhand.worked.vectors import any_exact, centred, exp, like, log, only_finite, row, shown, simplified
 
 LARGEST_SCORE = 30.0  # beyond it e^s is written with the row's maximum taken off, as the package computes it
 
@@ -21,9 +21,9 @@ def softmax_row(
     scores: (n,). mask: (n,) of bool, True where the row may attend; elsewhere the score counts as -∞ and the weight is 0. A row
     that may attend nowhere gets zeros. labels: what each score belongs to, such as tokens.
     """
-    scores = _row(scores, "scores")
+    scores = row(scores, "scores")
     allowed = _mask(mask, len(scores)) & np.array([f.is_exact(s) or s != -math.inf for s in scores])
-    _only_finite(scores[allowed], "scores")
+    only_finite(scores[allowed], "scores")
     labels = _row_labels("labels", labels, len(scores))
     weights, exponentials, total, shift = _softmax(scores, allowed)
     scale, picked = f.scale_of(scores), kept(len(scores), limit)
@@ -39,7 +39,7 @@ def softmax_row(
             continue
         table.append([f.label_latex(labels[k]), *_softmax_cells(k, scores, allowed, weights, exponentials, total, shift, digits, scale)])
         plain.append([str(labels[k]), *_softmax_plain(k, scores, allowed, weights, exponentials, total, shift, digits, scale)])
-    whole = sum(weights) if not _any_exact(weights) else _simplified(sum(weights))
+    whole = sum(weights) if not any_exact(weights) else simplified(sum(weights))
     table.append([rf"\text{{sum{_of_n(picked, len(scores))}}}", "", f.with_decimal(total, digits), f.latex(whole, digits)])
     plain.append([f"sum{_of_n(picked, len(scores))}", "", f.with_decimal(total, digits, "text"), f.text(whole, digits)])
     return Written(text_table(plain), array(table, "r|r|r|r", rules=(1, len(table) - 1)), value=weights)
@@ -52,60 +52,54 @@ def layer_norm_row(
 
     x, gamma, beta: (n,); γ = 1 and β = 0 unless given. eps ≥ 0. Raises ValueError for a constant row under ε = 0.
     """
-    x = _row(x, "x")
-    _only_finite(x, "x")
-    gamma, beta = _like(gamma, x, "gamma", 1), _like(beta, x, "beta", 0)
-    if not f.decimal_of(eps) >= 0:
-        raise ValueError(f"eps was {eps}; it must be at least 0")
-    n = len(x)
-    mean = _mean(x)
-    deviations = x - mean
-    variance = _mean(deviations**2)
-    if not f.decimal_of(variance + eps) > 0:
-        raise ValueError(f"x was constant and eps was {eps}; a constant row needs eps above 0")
-    root = _sqrt(variance + eps)
+    x = row(x, "x")
+    only_finite(x, "x")
+    gamma, beta = like(gamma, x, "gamma", 1), like(beta, x, "beta", 0)
+    mu, deviations, variance, root = centred(x, eps)
     normalised = deviations / root
     y = gamma * normalised + beta
-    scale, picked = f.scale_of(x), kept(n, limit)
+    digits, scale = f.checked_digits(digits), f.scale_of(x)
+    if not f.is_exact(variance) and variance <= f.LEFTOVER * scale**2:
+        variance = 0.0
 
-    def numbers(values, form, own=None):
-        own = f.scale_of(values) if own is None else own
-        return list(f.entries(values, digits, form, own))
+    def lines(form):
+        number = lambda value, own=None: f.with_decimal(value, digits, form) if f.is_exact(value) else shown(value, digits, own, form)
+        vector = lambda values: shown(values, digits, None, form, limit)
+        average = lambda values, power, own: _average(values, power, digits, own, form, limit)
+        inside = (number(variance) if not f.is_exact(variance) else shown(variance, digits, None, form)), shown(eps, digits, 0.0, form)
+        return {
+            "mean": f"{average(x, '', scale)} = {number(mu, scale)}",
+            "deviations": vector(deviations),
+            "variance": f"{average(deviations, '^2' if form == 'latex' else '²', f.scale_of(deviations))} = {number(variance)}",
+            "root": (rf"\sqrt{{{inside[0]} + {inside[1]}}}" if form == "latex" else f"√({inside[0]} + {inside[1]})") + f" = {number(root)}",
+            "normalised": vector(normalised),
+            "scaled": f"{vector(gamma)} " + (rf"\odot \hat{{x}}" if form == "latex" else "· x̂") + f" + {vector(beta)}",
+            "y": vector(y),
+        }
 
-    def line(values, form):
-        cut = kept(n, limit)
-        dots, left, right, comma = (r"\cdots", r"\left[", r"\right]", r",\; ") if form == "latex" else ("…", "[", "]", ", ")
-        shown = numbers(values, form)
-        return left + comma.join(dots if k is GAP else shown[k] for k in cut) + right
+    latex, text = lines("latex"), lines("text")
+    heads = {
+        "mean": (r"\mu", "mean"),
+        "deviations": (r"x - \mu", "x - mean"),
+        "variance": (r"\sigma^2", "variance"),
+        "root": (r"\sqrt{\sigma^2 + \varepsilon}", "root"),
+        "normalised": (r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}", "x̂"),
+        "scaled": (r"y = \gamma \odot \hat{x} + \beta", "y"),
+        "y": ("", ""),
+    }
+    text["normalised"] = "(x - mean) / root = " + text["normalised"]
+    return Written(
+        "\n".join(f"{pad(heads[key][1], 9)} = {line}" for key, line in text.items()),
+        aligned([f"{heads[key][0]} &= {line}" for key, line in latex.items()]),
+        value=y,
+    )
 
-    def mean_of(values, form, power="", own=scale):
-        write, dots = (f.factor_latex, r"\cdots") if form == "latex" else (f.factor_text, "…")
-        total = " + ".join(dots if k is GAP else write(values[k], digits, own) + power for k in picked)
-        return rf"\tfrac{{1}}{{{n}}}\left({total}\right)" if form == "latex" else f"({total}) / {n}"
 
-    own = f.scale_of(deviations)
-    eps_latex, eps_text = f.latex(eps, digits, 0.0), f.text(eps, digits, 0.0)
-    show = lambda v, form: f.with_decimal(v, digits, form)
-    variance_shown = variance if abs(f.decimal_of(variance)) > f.LEFTOVER * scale**2 else 0
-    latex = [
-        rf"\mu &= {mean_of(x, 'latex')} = {show(mean if f.is_exact(mean) else _clean(mean, scale), 'latex')}",
-        rf"x - \mu &= {line(deviations, 'latex')}",
-        rf"\sigma^2 &= {mean_of(deviations, 'latex', '^2', own)} = {show(variance_shown, 'latex')}",
-        rf"\sqrt{{\sigma^2 + \varepsilon}} &= \sqrt{{{f.latex(variance_shown, digits)} + {eps_latex}}} = {show(root, 'latex')}",
-        rf"\hat{{x}} = \frac{{x - \mu}}{{\sqrt{{\sigma^2 + \varepsilon}}}} &= {line(normalised, 'latex')}",
-        rf"y = \gamma \odot \hat{{x}} + \beta &= {line(gamma, 'latex')} \odot \hat{{x}} + {line(beta, 'latex')}",
-        rf"&= {line(y, 'latex')}",
-    ]
-    text = [
-        f"mean      = {mean_of(x, 'text')} = {show(mean if f.is_exact(mean) else _clean(mean, scale), 'text')}",
-        f"x - mean  = {line(deviations, 'text')}",
-        f"variance  = {mean_of(deviations, 'text', '²', own)} = {show(variance_shown, 'text')}",
-        f"root      = √({f.text(variance_shown, digits)} + {eps_text}) = {show(root, 'text')}",
-        f"x̂         = (x - mean) / root = {line(normalised, 'text')}",
-        f"y         = {line(gamma, 'text')} · x̂ + {line(beta, 'text')}",
-        f"          = {line(y, 'text')}",
-    ]
-    return Written("\n".join(text), aligned(latex), value=y)
+def _average(values, power, digits, scale, form, limit) -> str:
+    """(1/n)(x₁ + x₂ + ...), each term to a power."""
+    write, dots = (f.factor_latex, r"\cdots") if form == "latex" else (f.factor_text, "…")
+    total = " + ".join(dots if k is GAP else write(values[k], digits, scale) + power for k in kept(len(values), limit))
+    return rf"\tfrac{{1}}{{{len(values)}}}\left({total}\right)" if form == "latex" else f"({total}) / {len(values)}"
 
 
 def loss_terms(
@@ -130,14 +124,14 @@ def loss_terms(
         raise ValueError(f"smoothing was {smoothing}; it must lie in [0, 1)")
     if values.ndim == 2:
         return _loss_positions(values, target, smoothing, names, digits, given)
-    values = _row(values, "scores")
-    _only_finite(values, "scores")
+    values = row(values, "scores")
+    only_finite(values, "scores")
     target = _target(target, len(values))
     names = _row_labels("names", names, len(values))
     p, log_p = _log_probabilities(values, given)
     q = _smoothed(target, smoothing, len(values))
     terms = [-(q_c * l) if q_c != 0 else 0 * q_c for q_c, l in zip(q, log_p)]
-    total = _simplified(sum(terms)) if _any_exact(terms) else float(sum(terms))
+    total = simplified(sum(terms)) if any_exact(terms) else float(sum(terms))
     columns = [("p", p), (r"\log p", log_p), ("q", q), (r"-q \log p", terms)]
     plain_heads = ["", "p", "log p", "q", "-q log p"]
     if given == "logits":
@@ -167,7 +161,7 @@ def _loss_positions(values, targets, smoothing, names, digits, given) -> Written
     each = [loss_terms(row, t, smoothing, names, digits, given).value for row, t in zip(values, targets)]
     names = _row_labels("names", names, values.shape[1])
     n = len(each)
-    mean = _simplified(sum(each) / n) if _any_exact(each) else sum(each) / n
+    average = simplified(sum(each) / n) if any_exact(each) else sum(each) / n
     lines, text = [], []
     for k in kept(n, SHOWN):
         if k is GAP:
@@ -179,8 +173,8 @@ def _loss_positions(values, targets, smoothing, names, digits, given) -> Written
     picked = kept(n, TERMS_SHOWN)
     total = " + ".join(r"\cdots" if k is GAP else f.factor_latex(each[k], digits) for k in picked)
     plain = " + ".join("…" if k is GAP else f.factor_text(each[k], digits) for k in picked)
-    lines += [rf"\text{{last}} &= {f.latex(each[-1], digits)}", rf"\text{{mean}} &= \tfrac{{1}}{{{n}}}\left({total}\right) = {f.with_decimal(mean, digits)}"]
-    text += [f"last = {f.text(each[-1], digits)}", f"mean = ({plain}) / {n} = {f.with_decimal(mean, digits, 'text')}"]
+    lines += [rf"\text{{last}} &= {f.latex(each[-1], digits)}", rf"\text{{mean}} &= \tfrac{{1}}{{{n}}}\left({total}\right) = {f.with_decimal(average, digits)}"]
+    text += [f"last = {f.text(each[-1], digits)}", f"mean = ({plain}) / {n} = {f.with_decimal(average, digits, 'text')}"]
     return Written("\n".join(text), aligned(lines), value=np.array(each))
 
 
@@ -188,11 +182,11 @@ def _loss_positions(values, targets, smoothing, names, digits, given) -> Written
 
 
 def _softmax(scores, allowed):
-    exact = _any_exact(scores)
+    exact = any_exact(scores)
     shift = None
     if not exact and allowed.any() and np.abs(scores[allowed].astype(float)).max() > LARGEST_SCORE:
         shift = float(scores[allowed].astype(float).max())
-    exponentials = [0 if not ok else _exp(s - shift if shift is not None else s) for s, ok in zip(scores, allowed)]
+    exponentials = [0 if not ok else exp(s - shift if shift is not None else s) for s, ok in zip(scores, allowed)]
     total = sum(exponentials)
     weights = [e / total if ok else 0 for e, ok in zip(exponentials, allowed)]
     if not exact:
@@ -206,7 +200,7 @@ def _softmax_cells(k, scores, allowed, weights, exponentials, total, shift, digi
     s = f.latex(scores[k], digits, scale)
     power = s if shift is None else f"{s} - {f.factor_latex(shift, digits, scale)}"
     e = f.latex(f.decimal_of(exponentials[k]), digits, 0.0)
-    approx = r" \approx " if f.is_exact(scores[k]) else " = "
+    approx = r" \approx " if f.is_exact(exponentials[k]) and not exponentials[k].is_Integer else " = "
     if f.is_exact(weights[k]):
         quotient = rf"\frac{{{f.latex(exponentials[k])}}}{{{f.latex(total)}}} \approx {f.latex(f.decimal_of(weights[k]), digits, 0.0)}"
     else:
@@ -226,11 +220,11 @@ def _log_probabilities(values, given):
     if given == "probabilities":
         if min(f.decimal_of(v) for v in values) <= 0 or abs(f.decimal_of(sum(values)) - 1) > 1e-6:
             raise ValueError('scores held probabilities that are not positive or do not sum to 1; pass logits with given="logits"')
-        return values, [_log(v) for v in values]
-    if _any_exact(values):
-        exponentials = [_exp(v) for v in values]
+        return values, [log(v) for v in values]
+    if any_exact(values):
+        exponentials = [exp(v) for v in values]
         total = sum(exponentials)
-        return [e / total for e in exponentials], [v - _log(total) for v in values]
+        return [e / total for e in exponentials], [v - log(total) for v in values]
     values = values.astype(float)
     log_p = values - values.max() - math.log(np.exp(values - values.max()).sum())
     return np.exp(log_p), log_p
@@ -240,79 +234,7 @@ def _smoothed(target, smoothing, classes):
     return [(1 - smoothing) * int(c == target) + smoothing / classes for c in range(classes)]
 
 
-def _exp(s):
-    if f.is_exact(s):
-        import sympy
-
-        return sympy.exp(s)
-    return math.exp(float(s))
-
-
-def _log(s):
-    if f.is_exact(s):
-        import sympy
-
-        return sympy.log(s)
-    return math.log(float(s))
-
-
-def _sqrt(s):
-    if f.is_exact(s):
-        import sympy
-
-        return sympy.sqrt(s)
-    return math.sqrt(float(s))
-
-
-def _mean(values):
-    total = sum(values) if values.dtype == object else float(values.astype(float).sum())
-    return _simplified(total / len(values)) if f.is_exact(total) else total / len(values)
-
-
-def _clean(value, scale):
-    return 0 if abs(value) <= f.LEFTOVER * scale else value
-
-
-def _simplified(value):
-    if f.is_exact(value):
-        import sympy
-
-        return sympy.simplify(value)
-    return value
-
-
-def _any_exact(values) -> bool:
-    return any(f.is_exact(v) for v in values)
-
-
 # --- what may come in
-
-
-def _row(values, name) -> np.ndarray:
-    values = f.as_array(values, name)
-    if values.ndim == 2 and 1 in values.shape and values.dtype == object:  # a SymPy row or column
-        values = values.ravel()
-    if values.ndim != 1 or not len(values):
-        raise ValueError(f"{name} had shape {values.shape}; it must be one row with at least one entry (pick one: scores[0, 0, i])")
-    if values.dtype.kind in "biu":
-        return values.astype(float)
-    return _all_exact(values) if values.dtype == object else values
-
-
-def _all_exact(values) -> np.ndarray:
-    """Whole numbers beside exact ones become exact too; floats stay what they are."""
-    import sympy
-
-    return np.array([sympy.Integer(int(v)) if isinstance(v, numbers.Integral) else v for v in values], dtype=object)
-
-
-def _like(values, x, name, default) -> np.ndarray:
-    if values is None:
-        return np.full(len(x), default, dtype=object if x.dtype == object else float)
-    values = _row(values, name)
-    if len(values) != len(x):
-        raise ValueError(f"{name} had {len(values)} entries; it must have {len(x)}, one for each entry of x")
-    return values
 
 
 def _mask(mask, n) -> np.ndarray:
@@ -322,11 +244,6 @@ def _mask(mask, n) -> np.ndarray:
     if mask.dtype != bool or mask.shape != (n,):
         raise ValueError(f"mask had shape {mask.shape} and type {mask.dtype}; it must have shape ({n},) and hold bools, True where the row may attend")
     return mask
-
-
-def _only_finite(values, name):
-    if values.dtype != object and not np.isfinite(values.astype(float)).all():
-        raise ValueError(f"{name} held a number that is not finite; it must be finite (use the mask for -∞)")
 
 
 def _row_labels(argument, labels, n) -> list:

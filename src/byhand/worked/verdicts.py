@@ -1,7 +1,7 @@
 """Two results that ought to be the same: the bound within which they are, or the place where they are not."""
 
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -73,6 +73,72 @@ def witnesses(reference: Any, others: Mapping[str, Any], bounds: Mapping[str, fl
         rows.append([witness, f"agrees within {bound_text(bound)}"])
     header = ["witness", f"beside {name}"]
     return Written(text_table([header, *rows]), html=html_table(header, rows, left=(0, 1)))
+
+
+def printed(claimed: Any, computed: Any, name: str | None = None, why: str | None = None) -> Written:
+    """A document's print beside the computed value, with a verdict: 'as printed', or what the value rounds to.
+
+    claimed: a figure as printed, a string that keeps its trailing zeros ("0.535", "1.75e-7"), a (nested) list of such, or one
+    entry of claims.yml (its `printed` and `note` are used). computed: a number or an array of the same size. why: said where they differ.
+    """
+    return printed_table([(name if name is not None else "", claimed, computed, why)])
+
+
+def printed_table(rows: Sequence[tuple]) -> Written:
+    """One line for each (name, claimed, computed) or (name, claimed, computed, why): see `printed`."""
+    rows = [_printed_row(*row) for row in rows]
+    if not rows:
+        raise ValueError("rows was empty; it must hold at least one (name, claimed, computed)")
+    header = ["", "printed", "computed", "verdict"]
+    table = [[name, shown, value, verdict] for name, shown, value, verdict, _ in rows]
+    same = all(agrees for *_, agrees in rows)
+    return Written(text_table([header, *table], left=(0, 3)), html=html_table(header, table, left=(0, 3)), value=same)
+
+
+def as_printed(claimed: str, computed: Any) -> bool:
+    """Whether a computed number, rounded as the print is (halves away from zero), gives the print."""
+    return f.rounded_like(claimed, computed) == f.printed_decimal(claimed)
+
+
+def _printed_row(name, claimed, computed, why=None):
+    if isinstance(claimed, Mapping):
+        why = why if why is not None else (claimed.get("note") if not claimed.get("agrees", True) else None)
+        claimed = claimed["printed"]
+    prints = _flat(claimed)
+    values = f.as_array(computed, name or "computed").ravel()
+    if len(prints) != len(values):
+        raise ValueError(f"computed had {len(values)} numbers and claimed had {len(prints)}; {name or 'they'} must have as many")
+    pairs = list(zip(prints, values))
+    differing = [(p, v) for p, v in pairs if not as_printed(p, v)]
+    if not differing:
+        verdict = "as printed"
+    else:
+        said = dict.fromkeys(f"{p}: rounds to {f.rounded_like(p, v)}" if len(pairs) > 1 else f"rounds to {f.rounded_like(p, v)}" for p, v in differing)
+        verdict = "; ".join(said) + (f": {why}" if why else "")
+    return [name or "", _listed(claimed), _listed_values(computed, prints), verdict, not differing]
+
+
+def _flat(claimed) -> list[str]:
+    if isinstance(claimed, (list, tuple)):
+        return [leaf for part in claimed for leaf in _flat(part)]
+    return [str(claimed)]
+
+
+def _listed(claimed) -> str:
+    if isinstance(claimed, (list, tuple)):
+        return "[" + ", ".join(_listed(part) for part in claimed) + "]"
+    return str(claimed)
+
+
+def _listed_values(computed, prints) -> str:
+    """The computed numbers, three places finer than the print (a print in scientific notation: 6 figures)."""
+    array = f.as_array(computed)
+    small = any("e" in p or "^" in p for p in prints)
+    places = max(f.printed_places(p) for p in prints) + 3
+    if array.ndim == 0:
+        return f.significant(array[()], 6) if small else f.with_decimal(array[()], places, "text")
+    write = lambda part: (f.significant(part, 6) if small else f.text(part, places)) if np.ndim(part) == 0 else "[" + ", ".join(write(p) for p in part) + "]"
+    return write(array)
 
 
 def bound_text(bound: float) -> str:
