@@ -1,7 +1,23 @@
 """Checks for a gradient, a training step, or a transformer of your own."""
 
+from .compare import compare
 from .derivatives import central_difference, directional_difference, gradient_check, numerical_gradient
+from .diagnosis import diagnose
+from .exercise import attempt
 from .invariants import invariants
 from .measure import agreement, difference
+from .watch import watch
 
-__all__ = ["agreement", "central_difference", "difference", "directional_difference", "gradient_check", "invariants", "numerical_gradient"]
+__all__ = [
+    "agreement",
+    "attempt",
+    "central_difference",
+    "compare",
+    "diagnose",
+    "difference",
+    "directional_difference",
+    "gradient_check",
+    "invariants",
+    "numerical_gradient",
+    "watch",
+]

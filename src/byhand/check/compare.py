@@ -1,0 +1,160 @@
+"""Two implementations, stage by stage: which is the first to differ, and how."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .diagnosis import diagnose
+from .measure import agreement, as_floats, difference
+from .report import Report, Row, place_text, within
+from .watch import Watched
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class StageRow(Row):
+    """One stage. mine: the name that it was compared under on the other side; how: the difference in words."""
+
+    mine: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Report):
+    """The stages that were compared, in the reference's order, and those that found no partner."""
+
+    only_mine: tuple[str, ...] = ()
+    only_reference: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> StageRow | None:
+        """The first stage that differs."""
+        return self.failures[0] if self.failures else None
+
+    def header(self):
+        return ["stage", "mine", "verdict"]
+
+    def cells(self, row):
+        return [row.name, "" if row.mine == row.name else row.mine, row.verdict]
+
+    def __repr__(self) -> str:
+        return "\n".join([super().__repr__(), *self._unmatched()])
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        import html
+
+        bundle = super()._repr_mimebundle_(include, exclude)
+        bundle["text/html"] += "".join(f"<p>{html.escape(line)}</p>" for line in self._unmatched())
+        return bundle
+
+    def _unmatched(self):
+        return [f"{words}: {_some(names)}" for words, names in (("only mine", self.only_mine), ("only in the reference", self.only_reference)) if names]
+
+
+def compare(
+    mine: Any,
+    reference: Any,
+    names: Mapping[str, str] | None = None,
+    bound: float = 1e-9,
+) -> Comparison:
+    """agreement(mine, reference) ≤ bound, for every stage; the first that differs is named, and how it differs
+
+    mine, reference: dicts of activations or of gradients in the order of computing (arrays or tensors); what check.watch saw, of which the
+    activations count; or a torch module, of whose parameters the gradients count.
+    names maps names of mine to the reference's. Without it equal names belong together; where no name is shared, stages are paired by shape
+    and order.
+    Raises ValueError where nothing can be paired, and for a name in `names` that does not exist.
+    """
+    mine, reference = _arrays(mine, "mine"), _arrays(reference, "reference")
+    pairs = _pairs(mine, reference, names, bound)
+    if not pairs:
+        raise ValueError(f"mine had {_some(mine)} and the reference {_some(reference)}; at least two must agree in name or in shape, or stand in `names`")
+    rows = tuple(_row(name, partner, mine[partner], reference, bound) for name, partner in pairs.items())
+    failed = [row for row in rows if not row.holds]
+    count = f"{len(rows)} stage{'s' * (len(rows) != 1)}"
+    title = f"{count} agree {within(bound)}" if not failed else f"{len(failed)} of {count} differ{'s' * (len(failed) == 1)}; the first is {failed[0].name}: {failed[0].how}"
+    used = set(pairs.values())
+    return Comparison(title, rows, tuple(n for n in mine if n not in used), tuple(n for n in reference if n not in pairs))
+
+
+def _row(name, partner, value, reference, bound):
+    right = reference[name]
+    if value.shape == right.shape:
+        worst = difference(value, right, name)
+        if worst.error <= bound:
+            return StageRow(name, True, worst.error, "", f"agrees {within(bound)}", partner)
+        error, where = worst.error, place_text(worst.place)
+    else:
+        error, where = float("inf"), ""
+    # a stage's own paths, as in ….out.via_residual, are the likeliest to be missing
+    others = sorted((other for other in reference if other != name), key=lambda other: not other.startswith(f"{name}."))
+    how = diagnose(value, right, bound, {other: reference[other] for other in others})
+    return StageRow(name, False, error, where, f"differs: {how}", partner, how)
+
+
+def _arrays(value, argument):
+    if isinstance(value, Watched):
+        value = value.activations
+    elif hasattr(value, "named_parameters"):  # a torch module, known without importing torch
+        value = {name: p.grad for name, p in value.named_parameters() if p.grad is not None}
+        if not value:
+            raise ValueError(f"{argument} was a module without gradients; call backward first, or watch it (check.watch) to compare activations")
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{argument} was {type(value).__name__}; it must be a dict of arrays, a torch module after backward, or what check.watch saw")
+    return {name: as_floats(array, name) for name, array in value.items() if np.size(array) or hasattr(array, "detach")}
+
+
+# ---- who belongs to whom ------------------------------------------------------------------------
+
+
+def _pairs(mine, reference, names, bound):
+    """The reference's name to mine, in the reference's order."""
+    pairs = {}
+    for mine_name, name in (names or {}).items():
+        if mine_name not in mine or name not in reference:
+            raise ValueError(
+                f"names held {mine_name!r}: {name!r}; the first must be one of mine ({_some(mine)}), the second one of the reference's ({_some(reference)})"
+            )
+        pairs[name] = mine_name
+    if names is None:
+        pairs = {name: name for name in reference if name in mine} or _by_shape_and_order(mine, reference, bound)
+    return {name: pairs[name] for name in reference if name in pairs}
+
+
+def _by_shape_and_order(mine, reference, bound):
+    """Neither side's order is changed: of all such pairings, the one in which the most stages agree, then the one with the most equal shapes."""
+    left, right = list(reference), list(mine)
+    worth = np.array([[_worth(mine[b], reference[a], bound) for b in right] for a in left]).reshape(len(left), len(right))
+    best = np.zeros((len(left) + 1, len(right) + 1))  # best[i, j]: what the stages from i and j on can reach
+    for i in reversed(range(len(left))):
+        for j in reversed(range(len(right))):
+            both = worth[i, j] + best[i + 1, j + 1] if worth[i, j] else 0
+            best[i, j] = max(best[i + 1, j], best[i, j + 1], both)
+    pairs, i, j = {}, 0, 0
+    while i < len(left) and j < len(right):
+        if worth[i, j] and best[i, j] == worth[i, j] + best[i + 1, j + 1]:
+            pairs[left[i]] = right[j]
+            i, j = i + 1, j + 1
+        elif best[i, j] == best[i + 1, j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _worth(mine, right, bound):
+    """An agreement outweighs any number of equal shapes."""
+    if mine.shape == right.shape:
+        return 1000.0 if agreement(mine, right) <= bound else 2.0
+    if sorted(mine.shape) != sorted(right.shape):
+        return 0.0
+    turned = mine.ndim == right.ndim and diagnose(mine, right, bound).count("transposed")
+    return 900.0 if turned else 1.0
+
+
+def _some(names, most=4):
+    names = list(names)
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
