@@ -1,0 +1,128 @@
+"""A small map of the training step at the top of each page that book/map.yml places on it.
+
+Two lines like those of an underground railway: the encoder above, the decoder below, and the memory that joins them. The
+page's own stops are filled; the arrows run forward, or backward on the pages about gradients. Each stop leads to the first
+page about it in the same direction.
+"""
+
+from html import escape
+from pathlib import Path
+
+import yaml
+from docutils import nodes
+from sphinx.errors import ConfigError
+from sphinx.util import logging
+
+log = logging.getLogger(__name__)
+MAP = "book/map.yml"
+STEP, LEFT, WIDTH, HEIGHT = 62, 30, 804, 116
+ROWS = {"encoder": 30, "decoder": 76}
+DIRECTIONS = {"forward": "Forward", "backward": "Backward", "update": "Update"}
+
+
+class Map:
+    """The stops with their places on the drawing, and the pages that are about them."""
+
+    def __init__(self, data):
+        self.stops = {
+            name: {**stop, "line": line, "x": LEFT + STEP * stop["column"], "y": ROWS[line]}
+            for line, stops in data["stops"].items()
+            for name, stop in stops.items()
+        }
+        self.memory = data["memory"]
+        self.pages = {f"book/{page}": place for page, place in data["pages"].items()}
+        for page, place in self.pages.items():
+            unknown = set(place["at"]) - set(self.stops)
+            if unknown or place["direction"] not in DIRECTIONS:
+                raise ConfigError(f"{MAP}, {page}: unknown stop or direction: {', '.join(sorted(unknown)) or place['direction']}")
+
+    def page_about(self, stop, direction):
+        """The first page about a stop, in this direction if there is one."""
+        pages = [(place["direction"] != direction, page) for page, place in self.pages.items() if stop in place["at"]]
+        return min(pages, key=lambda pair: pair[0])[1] if pages else None
+
+    def caption(self, place):
+        """The place in words: 'Forward, encoder: self-attention'."""
+        lines = {}
+        for name in place["at"]:
+            lines.setdefault(self.stops[name]["line"], []).append(self.stops[name]["name"])
+        where = "; ".join(f"{line}: {', '.join(names)}" for line, names in lines.items())
+        return f"{DIRECTIONS[place['direction']]}, {where}"
+
+
+def draw(step, page, link):
+    """The map as HTML. `link` gives the address of a page, seen from this one."""
+    place = step.pages[page]
+    direction = place["direction"]
+    tracks = [track(step, direction, names) for names in lines_of(step)]
+    stops = [draw_stop(step, name, name in place["at"], direction, page, link) for name in step.stops]
+    return (
+        f'<nav class="step-map {direction}" aria-label="Place in the training step">\n'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" xmlns="http://www.w3.org/2000/svg">\n'
+        f'<defs><marker id="step-map-arrow" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        f'<path d="M0 0L8 4L0 8z"/></marker></defs>\n' + "\n".join([*tracks, *stops]) + "\n</svg>\n"
+        f"<p>{escape(step.caption(place))}</p>\n</nav>\n"
+    )
+
+
+def lines_of(step):
+    """The names along the encoder, along the decoder, and along the memory."""
+    for line in ROWS:
+        yield [name for name, stop in step.stops.items() if stop["line"] == line]
+    yield step.memory
+
+
+def track(step, direction, names):
+    """A line through the stops, with an arrow in the middle of each piece."""
+    points = [(step.stops[name]["x"], step.stops[name]["y"]) for name in names]
+    if direction == "backward":
+        points.reverse()
+    path = "M" + "L".join(f"{x} {y}" for x, y in with_middles(points))
+    return f'<path class="track" d="{path}" marker-mid="url(#step-map-arrow)"/>'
+
+
+def with_middles(points):
+    for (x, y), (to_x, to_y) in zip(points, points[1:]):
+        yield x, y
+        yield (x + to_x) / 2, (y + to_y) / 2
+    yield points[-1]
+
+
+def draw_stop(step, name, here, direction, page, link):
+    stop = step.stops[name]
+    x, y = stop["x"], stop["y"]
+    above = stop["line"] == "encoder"
+    first = y - 10 - 11 * (len(stop["label"]) - 1) if above else y + 19
+    label = "".join(f'<tspan x="{x}" y="{first + 11 * i}">{escape(text)}</tspan>' for i, text in enumerate(stop["label"]))
+    circle = f'<circle cx="{x}" cy="{y}" r="6"/><text>{label}</text>'
+    target = step.page_about(name, direction)
+    if here:
+        return f'<g class="stop here" aria-current="location">{circle}</g>'
+    if target is None or target == page:
+        return f'<g class="stop">{circle}</g>'
+    title = f"{stop['line'].capitalize()}: {stop['name']}"
+    return f'<a class="stop" href="{escape(link(target))}" aria-label="{escape(title)}"><title>{escape(title)}</title>{circle}</a>'
+
+
+def read_map(app):
+    app.env.step_map = Map(yaml.safe_load(Path(app.srcdir, MAP).read_text(encoding="utf-8")))
+
+
+def check_pages(app, env):
+    for page in sorted(set(env.step_map.pages) - env.found_docs):
+        log.warning("%s names a page that is not in the book: %s", MAP, page, type="book")
+
+
+def add_map(app, doctree, docname):
+    if app.builder.name != "html" or docname not in app.env.step_map.pages:
+        return
+    title = doctree.next_node(nodes.title)
+    drawing = draw(app.env.step_map, docname, lambda page: app.builder.get_relative_uri(docname, page))
+    title.parent.insert(title.parent.index(title) + 1, nodes.raw("", drawing, format="html"))
+
+
+def setup(app):
+    app.connect("builder-inited", read_map)
+    app.connect("env-check-consistency", check_pages)
+    app.connect("doctree-resolved", add_map)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,71 @@
+"""One Chromium-like browser for the book's tools and tests: finding it, starting it, and serving a folder to it."""
+
+import contextlib
+import functools
+import http.server
+import shutil
+import threading
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge", "msedge")
+PLACES = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
+    "C:/Program Files/Google/Chrome/Application/chrome.exe",
+    "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def find(playwright):
+    """The path of a browser on this machine: Chromium, Chrome, Edge, or playwright's own; None without one."""
+    installed = filter(None, map(shutil.which, NAMES))
+    own = playwright.chromium.executable_path
+    return next((path for path in (*installed, *PLACES, own) if Path(path).is_file()), None)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def serve(folder):
+    """Serve a folder on this machine alone; gives its address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def start():
+    """A running browser; None where the machine has none."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        path = find(playwright)
+        if path is None:
+            yield None
+            return
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def typeset(page):
+    """Wait until MathJax has set all mathematics of the page."""
+    page.evaluate("async () => { await window.MathJax?.startup?.promise }")
