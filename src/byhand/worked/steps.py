@@ -107,7 +107,7 @@ def _adam_block(t, g, rate, before, after, betas, eps, name, digits):
 
     heads = [f"m_{{{t}}}", f"v_{{{t}}}", rf"\hat{{m}}_{{{t}}}", rf"\hat{{v}}_{{{t}}}", r"\text{step}", f"{w_latex}^{{({t})}}"]
     plain = [f"m_{t}", f"v_{t}", f"m̂_{t}", f"v̂_{t}", "step", f"{f.name_text(name)}({t})"]
-    latex = [rf"t = {t}: \quad & g = {f.significant(g, digits, "latex")}"] + [f"{head} &= {line}" for head, line in zip(heads, lines("latex"))]
+    latex = [rf"t = {t}: \quad & g = {f.significant(g, digits, 'latex')}"] + [f"{head} &= {line}" for head, line in zip(heads, lines("latex"))]
     text = [f"t = {t}: g = {f.significant(g, digits)}"] + [f"  {head} = {line}" for head, line in zip(plain, lines("text"))]
     return latex, "\n".join(text)
 
