@@ -1,0 +1,353 @@
+"""Document 1, the backward pass. Each printed formula, and the package, against derivatives by complex step."""
+
+import numpy as np
+
+from byhand import toy
+from byhand.numpy import attention, feed_forward, linear, loss, norm, transformer
+
+from . import claim, extra, look_up
+from .samples import by_complex_step, draw, largest, plain_attention, plain_feed_forward, plain_layer_norm, plain_softmax, value
+
+look_up(
+    {f"d1-bwd-dz-{k}": f"gradient.logits[0,1,{k}]" for k in range(4)}
+    | {"d1-bwd-dz": "gradient.logits[0,1]", "d1-bwd-dh": "gradient.decoder.out[0,1]"}
+)
+
+
+# ---- logits ----
+def smoothed_loss(z, q):
+    return -(q * np.log(plain_softmax(z))).sum()
+
+
+@claim("d1-bwd-p-minus-q")
+def logit_gradient_formula():
+    logits, targets = draw(2, 3, 5), np.array([[0, 4, 1], [2, 2, 3]])
+    q = loss.smoothed_targets(targets, 5, 0.1)
+    witness = by_complex_step(lambda z: smoothed_loss(z, q), logits)
+    _, dlogits = loss.cross_entropy(logits, targets, smoothing=0.1, reduction="sum")
+    return largest(plain_softmax(logits) - q - witness, dlogits - witness)
+
+
+@extra("d1-bwd-p-minus-q")
+def when_q_does_not_sum_to_one():
+    z, q = value("logits")[0, 1], np.array([0.2, 0.2, 0.2, 0.2])
+    p, witness = plain_softmax(z), by_complex_step(lambda z: smoothed_loss(z, q), z)
+    return {
+        "error_when_q_sums_to_0_8": largest(p - q - witness),
+        "corrected_formula_residual_below_1e12": largest(p * q.sum() - q - witness) < 1e-12,
+    }
+
+
+@claim("d1-bwd-sum")
+@claim("d1-inv-dz-sum", holds=lambda found: abs(found) < 1e-12)
+def sum_of_the_logit_gradient():
+    return value("gradient.logits")[0, 1].sum()
+
+
+@claim("d1-bwd-only-am-negative", holds=lambda found: found == [k == 2 for k in range(4)])
+def negative_logit_gradients():
+    return value("gradient.logits")[0, 1] < 0
+
+
+# ---- output layer ----
+def output_layer():
+    """A gradient from above, and by complex step what it does to the weights and to the rows."""
+    h, w, dz = draw(1, 4), draw(4, 5), draw(1, 5)
+    _, cache = linear.linear(h, w)
+    dh, grads = linear.linear_backward(dz, cache)
+    dw = by_complex_step(lambda w: (dz * (h @ w)).sum(), w)
+    return h, w, dz, dh, grads["w"], by_complex_step(lambda h: (dz * (h @ w)).sum(), h), dw
+
+
+@claim("d1-bwd-dwout-formula")
+def output_weight_gradient():
+    h, _, dz, _, dw, _, witness = output_layer()
+    return largest(np.outer(h, dz) - witness, dw - witness)
+
+
+@extra("d1-bwd-dwout-formula")
+def output_weight_gradient_of_the_toy():
+    return {"dW_out": value("gradient.output.w")}
+
+
+@claim("d1-bwd-dh-formula")
+def hidden_gradient():
+    _, w, dz, dh, _, witness, _ = output_layer()
+    return largest(dz @ w.T - witness, dh - witness)
+
+
+# ---- layer norm ----
+def printed_layer_norm_backward(x, gamma, dy, eps):
+    """The formula as printed, with γ in front; σ² stands for σ² + ε."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = (centred**2).mean(axis=-1, keepdims=True) + eps
+    along_deviation = centred / variance * (dy * centred).mean(axis=-1, keepdims=True)
+    return gamma / np.sqrt(variance) * (dy - dy.mean(axis=-1, keepdims=True) - along_deviation)
+
+
+def layer_norm_gradients(gamma, eps, x, dy):
+    """The printed formula, the package's rule, and the derivative by complex step."""
+    zero = np.zeros(x.shape[-1])
+    gammas = np.broadcast_to(gamma, zero.shape)
+    _, cache = norm.layer_norm(x, gammas, zero, eps)
+    witness = by_complex_step(lambda x: (dy * plain_layer_norm(x, gammas, zero, eps)).sum(), x)
+    return printed_layer_norm_backward(x, gamma, dy, eps), norm.layer_norm_backward(dy, cache)[0], witness
+
+
+@claim("d1-bwd-ln-formula")
+def layer_norm_formula():
+    found = [layer_norm_gradients(1.5, eps, draw(2, 4), draw(2, 4, seed=1)) for eps in (0.0, 0.1)]
+    return largest(*(side - witness for printed, package, witness in found for side in (printed, package)))
+
+
+LAST_NORM = "decoder.0.norm_3"
+
+
+def lively_norm(eps, gamma=None):
+    """The last norm of `lively`, whose γ differ, with the rows and the gradient that really reach it."""
+    gamma = value(f"{LAST_NORM}.gamma", "toy.lively") if gamma is None else gamma
+    x, dy = (value(name, "toy.lively")[0] for name in ("decoder.0.residual_3", f"gradient.{LAST_NORM}.out"))
+    return x, dy, layer_norm_gradients(gamma, eps, x, dy)
+
+
+@extra("d1-bwd-ln-formula")
+def layer_norm_formula_with_a_vector():
+    _, _, (printed, package, witness) = lively_norm(eps=1e-5)
+    return {
+        "error_for_vector_gamma": largest(printed - witness),
+        "error_of_correct_vector_form_below_1e12": largest(package - witness) < 1e-12,
+    }
+
+
+def component(dx, direction):
+    """The largest part of any row of dx along its row of directions."""
+    unit = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
+    return largest((dx * unit).sum(axis=-1))
+
+
+@claim("d1-bwd-ln-strips", holds=lambda found: found["along_ones_eps0"] and found["along_deviation_eps0"])
+def what_the_two_sums_remove():
+    x, _, (_, exact, _) = lively_norm(eps=0.0)
+    _, _, (_, damped, _) = lively_norm(eps=0.1)
+    deviation = x - x.mean(axis=-1, keepdims=True)
+    return {
+        "along_ones_eps0": component(exact, np.ones_like(x)) < 1e-12,
+        "along_deviation_eps0": component(exact, deviation) < 1e-12,
+        "along_ones_eps_0_1": component(damped, np.ones_like(x)) < 1e-12,
+        "along_deviation_eps_0_1": component(damped, deviation),
+    }
+
+
+@claim("d1-bwd-ln-not-division", holds=lambda found: found["max_difference_from_dy_over_sigma"] > 0)
+def not_a_division():
+    x, dy, (_, package, _) = lively_norm(eps=0.0, gamma=np.ones(4))
+    return {"max_difference_from_dy_over_sigma": largest(package - dy / x.std(axis=-1, keepdims=True))}
+
+
+# ---- feed-forward ----
+def gated():
+    """A feed-forward network with a gradient from above: its gradients at x w₁ + b₁, by formula, package and complex step."""
+    x, w_1, b_1, w_2, b_2, dy = draw(1, 3, 4), draw(4, 7), draw(7), draw(7, 4), draw(4), draw(1, 3, 4, seed=1)
+    _, cache = feed_forward.feed_forward(x, w_1, b_1, w_2, b_2)
+    hidden = x @ w_1 + b_1
+    witness = by_complex_step(lambda h: (dy * plain_feed_forward(h, np.eye(7), 0, w_2, b_2)).sum(), hidden)
+    return hidden, (dy @ w_2.T) * (hidden > 0), feed_forward.feed_forward_gradients(dy, cache).hidden, witness
+
+
+@claim("d1-bwd-ffn-formula")
+def gate_formula():
+    _, printed, package, witness = gated()
+    return largest(printed - witness, package - witness)
+
+
+@claim("d1-bwd-relu-zero", holds=lambda found: found["gradient_at_nonpositive"] == 0)
+def closed_gate():
+    hidden, _, package, _ = gated()
+    at_zero, _ = feed_forward.relu_backward(np.ones(2), feed_forward.relu(np.array([0.0, -1.0]))[1])
+    return {"gradient_at_nonpositive": largest(package[hidden <= 0], at_zero)}
+
+
+@claim("d1-bwd-dead-relu", holds=lambda found: found["inactive_for_row0"] > 0)
+def inactive_units():
+    inactive = value("encoder.0.feed_forward.hidden")[0] <= 0
+    names = ("inactive_for_row0", "inactive_for_row1", "dead_for_both_rows")
+    return dict(zip(names, [*inactive.sum(axis=1).tolist(), int(inactive.all(axis=0).sum())], strict=True))
+
+
+# ---- attention ----
+def attention_sample():
+    q, k, v, dy = draw(1, 2, 3, 4), draw(1, 2, 5, 4), draw(1, 2, 5, 6), draw(1, 2, 3, 6)
+    _, cache = attention.attention(q, k, v)
+    return q, k, v, dy, cache.scores, cache.weights, attention.attention_gradients(dy, cache)
+
+
+@claim("d1-bwd-dv")
+def value_gradient():
+    q, k, v, dy, _, a, package = attention_sample()
+    witness = by_complex_step(lambda v: (dy * plain_attention(q, k, v)).sum(), v)
+    return largest(a.swapaxes(-1, -2) @ dy - witness, package.v - witness)
+
+
+@claim("d1-bwd-da")
+def weight_gradient():
+    _, _, v, dy, _, a, package = attention_sample()
+    witness = by_complex_step(lambda a: (dy * (a @ v)).sum(), a)
+    return largest(dy @ v.swapaxes(-1, -2) - witness, package.weights - witness)
+
+
+@claim("d1-bwd-ds")
+def score_gradient():
+    _, _, v, dy, s, a, package = attention_sample()
+    witness = by_complex_step(lambda s: (dy * (plain_softmax(s) @ v)).sum(), s)
+    da = dy @ v.swapaxes(-1, -2)
+    return largest(a * (da - (da * a).sum(axis=-1, keepdims=True)) - witness, package.scores - witness)
+
+
+@claim("d1-bwd-dq")
+def query_gradient():
+    q, k, v, dy, _, _, package = attention_sample()
+    witness = by_complex_step(lambda q: (dy * plain_attention(q, k, v)).sum(), q)
+    return largest(package.scores @ k / np.sqrt(4) - witness, package.q - witness)
+
+
+@claim("d1-bwd-dk")
+def key_gradient():
+    q, k, v, dy, _, _, package = attention_sample()
+    witness = by_complex_step(lambda k: (dy * plain_attention(q, k, v)).sum(), k)
+    return largest(package.scores.swapaxes(-1, -2) @ q / np.sqrt(4) - witness, package.k - witness)
+
+
+def heads(x):
+    return x.reshape(1, -1, 2, 2).swapaxes(1, 2)
+
+
+def self_attention_sample(causal=False):
+    """Two heads of width 2 on three rows: the rows, the weights, the concatenation and its cache."""
+    x, weights = draw(1, 3, 4), [draw(4, 4, seed=i) for i in range(4)]
+    y, cache = attention.multi_head_attention(x, x, *weights, n_heads=2, causal=causal)
+    return x, weights, y, cache
+
+
+@claim("d1-bwd-dwq")
+def query_weight_gradient():
+    x, (w_q, w_k, w_v, w_o), y, cache = self_attention_sample()
+    dy = draw(*y.shape, seed=9)
+
+    def loss_with(w_q):
+        mixed = plain_attention(heads(x @ w_q), heads(x @ w_k), heads(x @ w_v))
+        return (dy * (mixed.swapaxes(1, 2).reshape(1, 3, 4) @ w_o)).sum()
+
+    package = attention.multi_head_attention_gradients(dy, cache)
+    printed = x[0].T @ attention.merge_heads(package.attention.q)[0]
+    witness = by_complex_step(loss_with, w_q)
+    return largest(printed - witness, package.params["w_q"] - witness)
+
+
+@claim("d1-bwd-masked-zero", holds=lambda found: found["max_masked_weight"] == found["max_masked_score_gradient"] == 0)
+def masked_entries():
+    q, k, v, dy = draw(1, 1, 4, 3), draw(1, 1, 4, 3, seed=1), draw(1, 1, 4, 3, seed=2), draw(1, 1, 4, 3, seed=3)
+    _, cache = attention.attention(q, k, v, causal=True)
+    gradients = attention.attention_gradients(dy, cache)
+    future = np.triu(np.ones((4, 4), bool), 1)
+    filled = plain_softmax(np.where(future, -10.0, cache.scores))
+    return {
+        "max_masked_weight": largest(cache.weights[0, 0][future]),
+        "max_masked_score_gradient": largest(gradients.scores[0, 0][future]),
+        "masked_weight_gradient_dA_nonzero": bool((gradients.weights[0, 0][future] != 0).all()),
+        "last_key_row_still_gets_gradient": bool((gradients.k[0, 0, -1] != 0).any()),
+        "finite_fill_minus10_leaks_weight": bool((filled[0, 0][future] > 0).all()),
+    }
+
+
+@claim("d1-bwd-causality", holds=lambda found: found["max_gradient_to_future"] == 0)
+def gradient_to_the_future():
+    x, _, y, cache = self_attention_sample(causal=True)
+    reach = np.zeros((3, 3))  # from the output at one position to the input at another
+    for t in range(3):
+        dy = np.zeros_like(y)
+        dy[0, t] = draw(4)
+        dx, dmemory, _ = attention.multi_head_attention_backward(dy, cache)
+        reach[t] = np.abs(dx + dmemory)[0].max(axis=-1)
+    return {
+        "max_gradient_to_future": largest(np.triu(reach, 1)),
+        "min_gradient_to_self_or_past_positive": bool((reach[np.tri(3, dtype=bool)] > 0).all()),
+    }
+
+
+@claim("d1-bwd-sum-positions-heads", holds=lambda found: not found["wq_head1_unchanged_when_head2_gets_no_gradient"])
+def what_adds_up():
+    x, _, y, cache = self_attention_sample()
+    dconcat = draw(*y.shape, seed=9)
+    without_head_2 = np.where(np.arange(4) < 2, dconcat, 0)
+    cache = cache._replace(out=cache.out._replace(w=np.eye(4)))  # so that the gradient from above is the concatenation's
+
+    def gradients(dy):
+        dx, dmemory, grads = attention.multi_head_attention_backward(dy, cache)
+        return dx + dmemory, grads["w_q"]
+
+    dx, dw_q = gradients(dconcat)
+    dx_1, dw_q_1 = gradients(without_head_2)
+    by_position = sum(gradients(np.where(np.arange(3)[:, None] == t, dconcat, 0))[1] for t in range(3))
+    return {
+        "wq_head1_unchanged_when_head2_gets_no_gradient": largest(dw_q[:, :2] - dw_q_1[:, :2]) < 1e-12,
+        "input_gradient_does_change": largest(dx - dx_1) > 0,
+        "position_sum_residual_below_1e12": largest(by_position - dw_q) < 1e-12,
+    }
+
+
+# ---- one pattern ----
+@claim("d1-bwd-linear-shapes", holds=lambda found: found == [[4, 2], [3, 4]])
+def gradient_shapes():
+    dx, grads = linear.linear_backward(draw(3, 2), linear.linear(draw(3, 4), draw(4, 2))[1])
+    return [grads["w"].shape, dx.shape]
+
+
+def matrix_rule():
+    x, w, g = draw(3, 4), draw(4, 2), draw(3, 2)
+    return x, w, g, *linear.linear_backward(g, linear.linear(x, w)[1])
+
+
+@claim("d1-bwd-linear-dw")
+def weight_rule():
+    x, w, g, _, grads = matrix_rule()
+    witness = by_complex_step(lambda w: (g * (x @ w)).sum(), w)
+    return largest(x.T @ g - witness, grads["w"] - witness)
+
+
+@claim("d1-bwd-linear-dx")
+def input_rule():
+    x, w, g, dx, _ = matrix_rule()
+    witness = by_complex_step(lambda x: (g * (x @ w)).sum(), x)
+    return largest(g @ w.T - witness, dx - witness)
+
+
+# ---- invariants of the whole pass ----
+EXAMPLES = ("document", "exact", "lively", "generic")
+
+
+def passes():
+    """Every worked example, forward and backward with every step kept."""
+    for name in EXAMPLES:
+        case = getattr(toy, name)()
+        out = transformer.forward(case.params, case.config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
+        _, dlogits = loss.cross_entropy(out.logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction)
+        yield case, out.activations, transformer.gradients(dlogits, out.cache).stages
+
+
+@claim("d1-inv-attention-rows", holds=lambda found: found["max_row_sum_error_below_1e12"])
+def attention_rows():
+    sums = [a.sum(axis=-1) for _, activations, _ in passes() for name, a in activations.items() if name.endswith("attention.weights")]
+    return {"max_row_sum_error_below_1e12": largest(*(row - 1 for row in sums)) < 1e-12}
+
+
+@claim("d1-inv-masked", holds=lambda found: not any(found.values()))
+def masked_in_every_example():
+    weights, gradients = [], []
+    for case, activations, stages in passes():
+        time = case.decoder_input.shape[1]
+        for layer in range(case.config.n_layers):
+            name = f"decoder.{layer}.self_attention"
+            future = np.triu(np.ones((time, time), bool), 1)
+            weights.append(activations[f"{name}.weights"][..., future])
+            gradients.append(stages[f"{name}.scores"][..., future])
+    return {"max_masked_weight": largest(*weights), "max_masked_score_gradient": largest(*gradients)}

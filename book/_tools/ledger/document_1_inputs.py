@@ -1,0 +1,132 @@
+"""Document 1, from the machine to the encoder's input."""
+
+import math
+
+import numpy as np
+
+from byhand import Config
+from byhand.numpy import attention, embedding, norm, optimizer, position
+
+from . import claim, claims, look_up
+from .samples import draw, largest, value
+
+BASE = Config(d_model=512, n_heads=8, d_ff=2048, n_layers=6, source_vocab=37000, target_vocab=37000)
+
+look_up(
+    {
+        "d1-embed-je": "encoder.embedded[0,0]",
+        "d1-embed-suis": "encoder.embedded[0,1]",
+        "d1-embed-xraw": "encoder.embedded[0]",
+        "d1-pe-sum": "toy.exact:encoder.input[0]",
+    }
+)
+
+
+# ---- the machine, the toy ----
+@claim("d1-machine-cross-roles", holds=lambda found: found["max_row_sum_error_below"])
+def cross_attention_roles():
+    rows, memory = draw(1, 3, 6), draw(1, 5, 6)
+    weights = [draw(6, 6, seed=i) for i in range(4)]
+    _, cache = attention.multi_head_attention(rows, memory, *weights, n_heads=2)
+    _, moved = attention.multi_head_attention(rows, memory + 1, *weights, n_heads=2)
+    a = cache.attention.weights
+    assert (cache.attention.q == moved.attention.q).all() and (cache.attention.k != moved.attention.k).all()
+    return {"weights_shape": a.shape[-2:], "max_row_sum_error_below": largest(a.sum(axis=-1) - 1) < 1e-12}
+
+
+@claim("d1-setup-dk")
+def head_widths():
+    return [value("config.d_k"), BASE.d_k]
+
+
+@claim("d1-setup-exact-any-scale", holds=lambda found: not any(map(bool, found.values())))
+def counter_examples_to_exact_at_any_scale():
+    constant = np.ones(4)
+    with np.errstate(invalid="ignore"):
+        divided = (constant - constant.mean()) / np.sqrt(constant.var())
+    x, dy, gamma = draw(2, 6), draw(2, 6, seed=1), draw(6)
+    _, cache = norm.layer_norm(x, gamma, np.zeros(6), eps=0.0)
+    scalar = norm.layer_norm_backward(dy, cache._replace(gamma=np.ones(6)))[0]
+    return {
+        "layernorm_eps0_constant_row_is_nan": bool(np.isnan(divided).all()),
+        "lr_with_toy_width_over_lr_with_512": optimizer.noam(1, 4) / optimizer.noam(1, 512),
+        "vector_gamma_backward_error_positive": largest(norm.layer_norm_backward(dy, cache)[0] - gamma * scalar) > 0,
+    }
+
+
+# ---- embeddings ----
+@claim("d1-embed-scale-formula")
+def embedding_formula():
+    tokens, table = np.array([[2, 0, 2, 4]]), draw(5, 6)
+    by_hand = [[[math.sqrt(6) * table[token][j] for j in range(6)] for token in row] for row in tokens.tolist()]
+    return largest(embedding.embedding(tokens, table)[0] - by_hand)
+
+
+@claim("d1-embed-table-shape")
+def table_shape():
+    return value("target_embedding").shape
+
+
+@claim("d1-embed-sqrt")
+def embedding_scale():
+    return value("encoder.embedded")[0, 0, 0] / value("source_embedding")[0, 0]
+
+
+@claim("d1-embed-rounding", holds=lambda found: found["max_change_by_rounding"] == 0)
+def embeddings_are_whole_already():
+    x = value("encoder.embedded")
+    return {"max_change_by_rounding": largest(x - x.round())}
+
+
+@claim("d1-embed-xraw-shape")
+@claim("d1-pe-shape")
+def input_shape():
+    return value("encoder.input").shape[1:]
+
+
+# ---- positions ----
+def by_formula(function, length, d):
+    return [[function(pos / 10000 ** (2 * i / d)) for i in range(d // 2)] for pos in range(length)]
+
+
+@claim("d1-pe-formula-even")
+def even_channels():
+    return largest(position.sinusoidal(7, 6)[:, 0::2] - by_formula(math.sin, 7, 6))
+
+
+@claim("d1-pe-formula-odd")
+def odd_channels():
+    return largest(position.sinusoidal(7, 6)[:, 1::2] - by_formula(math.cos, 7, 6))
+
+
+def divisor(i):
+    """The angle at position 1 is 1/divisor."""
+    row = position.sinusoidal(2, 4)[1]
+    return 1 / math.atan2(row[2 * i], row[2 * i + 1])
+
+
+@claim("d1-pe-div-0")
+def first_divisor():
+    return divisor(0)
+
+
+@claim("d1-pe-div-1")
+def second_divisor():
+    return divisor(1)
+
+
+@claim("d1-pe-pos0")
+def position_0():
+    return position.sinusoidal(2, 4)[0]
+
+
+@claim("d1-pe-pos1")
+def position_1():
+    return position.sinusoidal(2, 4)[1]
+
+
+@claim("d1-pe-rounding-claim", holds=lambda found: found["max_change"] <= 0.5)
+def printed_sum_is_no_rounding():
+    true_sum = value("encoder.input", "toy.exact")[0]
+    printed = np.array(claims.lookup("d1-pe-sum")["printed"], dtype=float)
+    return {"max_change": largest(true_sum - printed), "row0_is_already_integer": largest(true_sum[0] - true_sum[0].round()) == 0}

@@ -1,0 +1,57 @@
+"""What the recomputations share: worked examples as arrays, samples drawn at random, and derivatives that follow no rule."""
+
+import functools
+
+import figures
+import numpy as np
+
+
+def value(name, example="toy.document"):
+    """One value of a worked example as an array: value("encoder.0.self_attention.weights")."""
+    return np.array(figures.value_of(example, name))
+
+
+@functools.cache
+def draw(*shape, seed=0):
+    """A fixed sample of standard normal numbers."""
+    array = np.random.default_rng([seed, *shape]).standard_normal(shape)
+    array.flags.writeable = False
+    return array
+
+
+def largest(*differences):
+    """The largest entry, in size, of any of the arrays."""
+    return max(float(np.abs(difference).max()) for difference in differences)
+
+
+def by_complex_step(f, x):
+    """∂f/∂x for a real-valued f, entry by entry, from Im f(x + iε)/ε: exact to float64, and knows no rule of calculus.
+
+    f must be written with operations that continue to complex numbers.
+    """
+    gradient = np.empty(x.shape)
+    for place in np.ndindex(x.shape):
+        nudged = x.astype(complex)
+        nudged[place] += 1e-30j
+        gradient[place] = f(nudged).imag / 1e-30
+    return gradient
+
+
+# The operations once more, as plainly as they can be written, for complex numbers too.
+def plain_softmax(x):
+    e = np.exp(x - x.real.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def plain_attention(q, k, v):
+    return plain_softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+def plain_layer_norm(x, gamma, beta, eps):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return gamma * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps) + beta
+
+
+def plain_feed_forward(x, w_1, b_1, w_2, b_2):
+    hidden = x @ w_1 + b_1
+    return np.where(hidden.real > 0, hidden, 0) @ w_2 + b_2
