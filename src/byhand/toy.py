@@ -2,7 +2,7 @@
 
 `document` and `exact` share one set of weights, from which the numbers of document 1 follow by an ordinary forward
 pass. `lively` has the same sizes and no gradient that vanishes. `generic` has every size different, padding and
-batches, for proving gradients.
+batches, for proving gradients; `decoder` is the like for the decoder-only stack.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from .config import Config
-from .parameters import encoder_decoder_shapes
+from .parameters import decoder_shapes, encoder_decoder_shapes
 
 SOURCE_NAMES = ("je", "suis")
 TARGET_NAMES = ("<bos>", "i", "am", "<eos>")
@@ -24,13 +24,14 @@ TARGET_NAMES = ("<bos>", "i", "am", "<eos>")
 class Case:
     """A model, its parameters, one batch, and how the loss is taken.
 
-    params holds NumPy arrays; in document(exact=True), SymPy matrices (a vector is one row).
+    params holds NumPy arrays; in document(exact=True), SymPy matrices (a vector is one row). A decoder-only stack has
+    no source.
     names maps "source" and "target" to the words of each vocabulary.
     """
 
     config: Config
     params: dict[str, Any]
-    source: Int[np.ndarray, "batch t_source"]
+    source: Int[np.ndarray, "batch t_source"] | None
     decoder_input: Int[np.ndarray, "batch t_target"]
     targets: Int[np.ndarray, "batch t_target"]
     source_lengths: Int[np.ndarray, "batch"] | None
@@ -81,6 +82,29 @@ def generic(seed: int = 0) -> Case:
             "source": tuple(f"s{i}" for i in range(config.source_vocab)),
             "target": tuple(f"t{i}" for i in range(config.target_vocab)),
         },
+    )  # fmt: skip
+
+
+def decoder(seed: int = 0) -> Case:
+    """A decoder-only stack with random weights: pre-norm, RMS norm, rope, SwiGLU, two query heads to a key-value head.
+
+    Every size different, a repeated token, padding. source and source_lengths are None; targets are the next tokens.
+    """
+    config = Config(
+        d_model=6, n_heads=4, n_kv_heads=2, d_k=8, d_v=5, d_ff=11, n_layers=2, source_vocab=1, target_vocab=9,
+        norm="pre", norm_kind="rms", positions="rope", activation="swiglu", max_length=16,
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    params = {name: rng.normal(0.0, 0.6, shape) for name, shape in decoder_shapes(config).items()}
+    for name in params:
+        if name.endswith("gamma"):
+            params[name] = params[name] + 1.2
+    tokens = rng.integers(0, config.target_vocab, (3, 8))
+    tokens[0, 4] = tokens[0, 1]
+    return Case(
+        config, params, None, tokens[:, :-1].copy(), tokens[:, 1:].copy(),
+        source_lengths=None, target_lengths=np.array([7, 4, 6]), reduction="mean", smoothing=0.0,
+        names={"source": (), "target": tuple(f"t{i}" for i in range(config.target_vocab))},
     )  # fmt: skip
 
 

@@ -1,5 +1,37 @@
 """Forward and hand-written backward, side by side, in NumPy alone."""
 
-from . import attention, embedding, feed_forward, linear, loss, norm, optimizer, position, softmax, step, transformer
+from . import (
+    attention,
+    decoder,
+    embedding,
+    feed_forward,
+    linear,
+    lora,
+    loss,
+    norm,
+    optimizer,
+    position,
+    quantize,
+    sampling,
+    softmax,
+    step,
+    transformer,
+)
 
-__all__ = ["attention", "embedding", "feed_forward", "linear", "loss", "norm", "optimizer", "position", "softmax", "step", "transformer"]
+__all__ = [
+    "attention",
+    "decoder",
+    "embedding",
+    "feed_forward",
+    "linear",
+    "lora",
+    "loss",
+    "norm",
+    "optimizer",
+    "position",
+    "quantize",
+    "sampling",
+    "softmax",
+    "step",
+    "transformer",
+]

@@ -23,8 +23,8 @@ def cross_entropy(
 
     Smoothing puts ε/V on every class, the right one included, as PyTorch does (Tensor2Tensor: ε/(V − 1) on the others).
     Positions whose target is ignore_index, that lie at or past their sequence's length, or where mask (a loss mask,
-    True where a position counts) is False, are not scored: loss and gradient 0. reduction: "mean" over scored positions, "sum", or "last", each sequence's last position, averaged
-    over the batch. Returns the loss and ∂L/∂z.
+    True where a position counts) is False, are not scored: loss and gradient 0. reduction: "mean" over scored
+    positions, "sum", or "last", each sequence's last position, averaged over the batch. Returns the loss and ∂L/∂z.
     Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do not fit, logits that are not
     finite, and where nothing is left to score; IndexError for a target outside the vocabulary.
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.

@@ -10,13 +10,22 @@ from jaxtyping import Bool, Float, Int
 
 from ..config import Config
 from ..parameters import ATTENTION, check_params, draw, encoder_decoder_shapes
-from .attention import MultiHeadCache, MultiHeadGradients, multi_head_attention, multi_head_attention_gradients
+from .attention import MultiHeadCache, multi_head_attention, multi_head_attention_gradients
 from .embedding import EmbeddingCache, check_tokens, embedding, embedding_backward
-from .feed_forward import FeedForwardCache, FeedForwardGradients, feed_forward, feed_forward_gradients
+from .feed_forward import FeedForwardCache, feed_forward, feed_forward_gradients
 from .linear import LinearCache, linear, linear_backward
 from .loss import check_lengths
 from .norm import LayerNormCache, layer_norm, layer_norm_backward
 from .position import sinusoidal
+from .stages import (
+    attention_activations,
+    attention_stages,
+    feed_forward_activations,
+    feed_forward_stages,
+    named,
+    norm_activations,
+    refuse_non_finite,
+)
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -68,17 +77,17 @@ def encoder_layer_backward(dy: Rows, cache: EncoderLayerCache, layer: str) -> tu
     dx = dresidual_1 + attn.via_query + attn.via_key + attn.via_value
 
     grads = (
-        _named(f"{layer}.self_attention", attn.params)
-        | _named(f"{layer}.norm_1", norm_1)
-        | _named(f"{layer}.feed_forward", ff.params)
-        | _named(f"{layer}.norm_2", norm_2)
+        named(f"{layer}.self_attention", attn.params)
+        | named(f"{layer}.norm_1", norm_1)
+        | named(f"{layer}.feed_forward", ff.params)
+        | named(f"{layer}.norm_2", norm_2)
     )
     stages = (
         {f"{layer}.norm_2.out": dy, f"{layer}.residual_2": dresidual_2}
-        | _feed_forward_stages(f"{layer}.feed_forward", dresidual_2, ff)
+        | feed_forward_stages(f"{layer}.feed_forward", dresidual_2, ff)
         | {f"{layer}.norm_1.out.via_residual": dresidual_2, f"{layer}.norm_1.out.via_feed_forward": ff.x}
         | {f"{layer}.norm_1.out": dnormed_1, f"{layer}.residual_1": dresidual_1}
-        | _attention_stages(f"{layer}.self_attention", dresidual_1, attn)
+        | attention_stages(f"{layer}.self_attention", dresidual_1, attn)
         | {f"{layer}.input.via_residual": dresidual_1, f"{layer}.input.via_query": attn.via_query}
         | {f"{layer}.input.via_key": attn.via_key, f"{layer}.input.via_value": attn.via_value, f"{layer}.input": dx}
     )
@@ -154,23 +163,23 @@ def decoder_layer_backward(
     dx = dresidual_1 + attn.via_query + attn.via_key + attn.via_value
 
     grads = (
-        _named(f"{layer}.self_attention", attn.params)
-        | _named(f"{layer}.norm_1", norm_1)
-        | _named(f"{layer}.cross_attention", cross.params)
-        | _named(f"{layer}.norm_2", norm_2)
-        | _named(f"{layer}.feed_forward", ff.params)
-        | _named(f"{layer}.norm_3", norm_3)
+        named(f"{layer}.self_attention", attn.params)
+        | named(f"{layer}.norm_1", norm_1)
+        | named(f"{layer}.cross_attention", cross.params)
+        | named(f"{layer}.norm_2", norm_2)
+        | named(f"{layer}.feed_forward", ff.params)
+        | named(f"{layer}.norm_3", norm_3)
     )
     stages = (
         {f"{layer}.norm_3.out": dy, f"{layer}.residual_3": dresidual_3}
-        | _feed_forward_stages(f"{layer}.feed_forward", dresidual_3, ff)
+        | feed_forward_stages(f"{layer}.feed_forward", dresidual_3, ff)
         | {f"{layer}.norm_2.out.via_residual": dresidual_3, f"{layer}.norm_2.out.via_feed_forward": ff.x}
         | {f"{layer}.norm_2.out": dnormed_2, f"{layer}.residual_2": dresidual_2}
-        | _attention_stages(f"{layer}.cross_attention", dresidual_2, cross)
+        | attention_stages(f"{layer}.cross_attention", dresidual_2, cross)
         | {f"{layer}.memory.via_key": cross.via_key, f"{layer}.memory.via_value": cross.via_value}
         | {f"{layer}.norm_1.out.via_residual": dresidual_2, f"{layer}.norm_1.out.via_query": cross.via_query}
         | {f"{layer}.norm_1.out": dnormed_1, f"{layer}.residual_1": dresidual_1}
-        | _attention_stages(f"{layer}.self_attention", dresidual_1, attn)
+        | attention_stages(f"{layer}.self_attention", dresidual_1, attn)
         | {f"{layer}.input.via_residual": dresidual_1, f"{layer}.input.via_query": attn.via_query}
         | {f"{layer}.input.via_key": attn.via_key, f"{layer}.input.via_value": attn.via_value, f"{layer}.input": dx}
     )
@@ -248,7 +257,7 @@ def forward(
     logits, output = linear(x, w_out, params["output.b"])
     activations["logits"] = logits
     if not np.isfinite(logits).all():
-        _refuse_non_finite(activations)
+        refuse_non_finite(activations)
     cache = Cache(source_cache, tuple(encoder), target_cache, tuple(decoder), output, config.tied, tuple(shapes))
     return Output(logits, activations, cache)
 
@@ -322,56 +331,28 @@ def _embed(side, tokens, table, config, activations):
 # ---- stages under their dotted names ------------------------------------------------------------
 
 
-def _named(prefix, values):
-    return {f"{prefix}.{name}": value for name, value in values.items()}
-
-
-def _attention_activations(name, cache: MultiHeadCache):
-    q, k, v, scores, weights = cache.attention
-    concat = cache.out.x
-    return _named(name, dict(q=q, k=k, v=v, scores=scores, weights=weights, mixed=cache.mixed, concat=concat, out=cache.y))
-
-
-def _attention_stages(name, dout, gradients: MultiHeadGradients):
-    dq, dk, dv, dweights, dscores = gradients.attention
-    stages = dict(out=dout, concat=gradients.concat, mixed=gradients.mixed, weights=dweights, scores=dscores, q=dq, k=dk, v=dv)
-    return _named(name, stages)
-
-
-def _norm_activations(name, cache: LayerNormCache, out):
-    return _named(name, dict(mean=cache.mean, var=cache.var, normalised=cache.normalised, out=out))
-
-
-def _feed_forward_activations(name, cache: FeedForwardCache, out):
-    return _named(name, dict(hidden=cache.hidden, active=cache.active, out=out))
-
-
-def _feed_forward_stages(name, dout, gradients: FeedForwardGradients):
-    return _named(name, dict(out=dout, active=gradients.active, hidden=gradients.hidden))
-
-
 def _encoder_activations(layer, cache: EncoderLayerCache):
     return (
-        _attention_activations(f"{layer}.self_attention", cache.self_attention)
+        attention_activations(f"{layer}.self_attention", cache.self_attention)
         | {f"{layer}.residual_1": cache.residual_1}
-        | _norm_activations(f"{layer}.norm_1", cache.norm_1, cache.normed_1)
-        | _feed_forward_activations(f"{layer}.feed_forward", cache.feed_forward, cache.transformed)
+        | norm_activations(f"{layer}.norm_1", cache.norm_1, cache.normed_1)
+        | feed_forward_activations(f"{layer}.feed_forward", cache.feed_forward, cache.transformed)
         | {f"{layer}.residual_2": cache.residual_2}
-        | _norm_activations(f"{layer}.norm_2", cache.norm_2, cache.y)
+        | norm_activations(f"{layer}.norm_2", cache.norm_2, cache.y)
     )
 
 
 def _decoder_activations(layer, cache: DecoderLayerCache):
     return (
-        _attention_activations(f"{layer}.self_attention", cache.self_attention)
+        attention_activations(f"{layer}.self_attention", cache.self_attention)
         | {f"{layer}.residual_1": cache.residual_1}
-        | _norm_activations(f"{layer}.norm_1", cache.norm_1, cache.normed_1)
-        | _attention_activations(f"{layer}.cross_attention", cache.cross_attention)
+        | norm_activations(f"{layer}.norm_1", cache.norm_1, cache.normed_1)
+        | attention_activations(f"{layer}.cross_attention", cache.cross_attention)
         | {f"{layer}.residual_2": cache.residual_2}
-        | _norm_activations(f"{layer}.norm_2", cache.norm_2, cache.normed_2)
-        | _feed_forward_activations(f"{layer}.feed_forward", cache.feed_forward, cache.transformed)
+        | norm_activations(f"{layer}.norm_2", cache.norm_2, cache.normed_2)
+        | feed_forward_activations(f"{layer}.feed_forward", cache.feed_forward, cache.transformed)
         | {f"{layer}.residual_3": cache.residual_3}
-        | _norm_activations(f"{layer}.norm_3", cache.norm_3, cache.y)
+        | norm_activations(f"{layer}.norm_3", cache.norm_3, cache.y)
     )
 
 
@@ -405,9 +386,3 @@ def _key_mask(name, lengths, tokens):
         return None
     batch, time = tokens.shape
     return (np.arange(time) < check_lengths(name, lengths, batch, time)[:, None])[:, None, None, :]
-
-
-def _refuse_non_finite(activations):
-    for name, value in activations.items():
-        if not np.isfinite(value).all():
-            raise ValueError(f"activation {name!r} is the first that is not finite; every activation must be a finite number")

@@ -1,0 +1,95 @@
+"""From logits to the next token: the likeliest, or one drawn at random."""
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .softmax import softmax
+
+Array = np.ndarray
+
+
+def greedy(logits: Float[Array, "... vocab"]) -> Int[Array, "..."]:
+    """argmax_k z_k; of equal logits the first"""
+    _check_logits(logits)
+    return logits.argmax(axis=-1)
+
+
+def probabilities(
+    logits: Float[Array, "... vocab"], temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> Float[Array, "... vocab"]:
+    """p = softmax(z / temperature), over the tokens that top_k and then top_p leave
+
+    Temperature below 1 sharpens the distribution, above 1 it flattens it. top_k keeps the k likeliest tokens. top_p
+    keeps the smallest set of likeliest tokens whose probabilities, among what top_k left, add up to at least p.
+    Raises ValueError for a temperature that is not above 0, a k that is not a whole number of at least 1, a p outside
+    (0, 1], and logits that are NaN or +∞ or all −∞.
+    Sources: Fan et al. 2018 for top-k, Holtzman et al. 2020 for top-p.
+    """
+    _check_logits(logits)
+    _check_choices(temperature, top_k, top_p)
+    # The largest logit first becomes 0, so that a tiny temperature cannot overflow.
+    scaled = (logits - logits.max(axis=-1, keepdims=True)) / temperature
+    p, _ = softmax(scaled)
+    if top_k is not None:
+        p, _ = softmax(scaled, top_k_mask(p, top_k))
+    if top_p is not None and top_p < 1:
+        p, _ = softmax(scaled, top_p_mask(p, top_p))
+    return p
+
+
+def top_k_mask(p: Float[Array, "... vocab"], k: int) -> Bool[Array, "... vocab"]:
+    """True at the k largest entries; of equal ones the first, so that there are never more than k"""
+    mask = np.zeros(p.shape, bool)
+    np.put_along_axis(mask, _descending(p)[..., :k], True, axis=-1)
+    return mask
+
+
+def top_p_mask(p: Float[Array, "... vocab"], mass: float) -> Bool[Array, "... vocab"]:
+    """True at the largest entries, up to and with the one at which their sum reaches the mass"""
+    order = _descending(p)
+    sorted_p = np.take_along_axis(p, order, axis=-1)
+    before = sorted_p.cumsum(axis=-1) - sorted_p
+    mask = np.empty(p.shape, bool)
+    np.put_along_axis(mask, order, (before < mass) & (sorted_p > 0), axis=-1)
+    return mask
+
+
+def sample(
+    logits: Float[Array, "... vocab"],
+    rng: np.random.Generator,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Int[Array, "..."]:
+    """A token drawn from probabilities(logits, temperature, top_k, top_p)
+
+    The first token at which the running sum of p exceeds a uniform number of the generator's. Raises as
+    probabilities does, and ValueError where rng is not a numpy.random.Generator.
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng was {type(rng).__name__}; it must be a numpy.random.Generator, as np.random.default_rng(seed) gives")
+    p = probabilities(logits, temperature, top_k, top_p)
+    running = p.cumsum(axis=-1)
+    u = rng.random((*p.shape[:-1], 1)) * running[..., -1:]  # the sum is 1 but for rounding
+    return (running > u).argmax(axis=-1)
+
+
+def _descending(p):
+    return np.argsort(-p, axis=-1, kind="stable")
+
+
+def _check_logits(logits):
+    if logits.ndim < 1 or not logits.shape[-1]:
+        raise ValueError(f"logits had shape {logits.shape}; it must be (..., vocab)")
+    top = logits.max(axis=-1)
+    if not np.isfinite(top).all():
+        raise ValueError("logits held NaN, +inf or a row of nothing but -inf; each row must have a largest finite entry")
+
+
+def _check_choices(temperature, top_k, top_p):
+    if not 0 < temperature < np.inf:
+        raise ValueError(f"temperature was {temperature}; it must be a finite number above 0 (greedy is the limit at 0)")
+    if top_k is not None and (isinstance(top_k, bool) or not hasattr(top_k, "__index__") or top_k < 1):
+        raise ValueError(f"top_k was {top_k!r}; it must be a whole number of at least 1")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p was {top_p}; it must lie in (0, 1]")
