@@ -2,7 +2,9 @@
 
 from byhand.worked.backward_rows import layer_norm_backward_row, softmax_backward_row
 from byhand.worked.display import Written
+from byhand.worked.ledger import document_figures
 from byhand.worked.matrices import matrix, matrix_product
+from byhand.worked.pictures import architecture, bars, lines, projections, reversed_graph
 from byhand.worked.plotting import Picture, heatmap, picture, use_book_style
 from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
 from byhand.worked.sheets import sheet

@@ -45,7 +45,7 @@ class Picture:
         source = source.replace("&", "%26").replace("'", "%27")
         image = (
             f'<img class="byhand-picture dark-light" alt="{html.escape(self.alt)}" src="{source}" '
-            f'width="{self.width}" style="max-width:100%;height:auto;border-radius:4px">'
+            f'width="{self.width}" style="max-width:100%;min-width:min({self.width}px,32rem);height:auto;border-radius:4px">'
         )
         return {"text/plain": repr(self), "text/html": f'<div class="byhand-output" style="overflow-x:auto">{image}</div>'}
 
@@ -54,7 +54,7 @@ def use_book_style() -> None:
     """Matplotlib set so that the same data give the same SVG: fixed ids, no date, text as paths, colours for both themes."""
     import matplotlib
 
-    matplotlib.rcParams.update(_book_style())
+    matplotlib.rcParams.update(_settings())
 
 
 def picture(figure: Any, alt: str) -> Picture:
@@ -85,14 +85,14 @@ def heatmap(
     array: (m, n), or (heads, m, n) for one picture a head. rows, cols: labels. mask: bool, True where attending is allowed; the other cells are hatched.
     colors: a matplotlib colour map; blue from 0 up for numbers of one sign, blue to orange around 0 otherwise.
     """
-    values = _numbers(array)
+    values = numbers_in(array)
     panels = values[None] if values.ndim == 2 else values
     if panels.ndim != 3 or not panels.size:
         raise ValueError(f"array had shape {values.shape}; it must be (rows, columns) or (heads, rows, columns)")
     allowed = _panel_mask(mask, panels)
     _, m, n = panels.shape
     rows, cols = _axis_labels("rows", rows, m), _axis_labels("cols", cols, n)
-    with _style():
+    with book_style():
         figure, axes = _panels(len(panels), m, n)
         for index, (axis, panel) in enumerate(zip(axes, panels)):
             _draw_heatmap(axis, panel, allowed[index], _color_map(panels, colors), digits)
@@ -109,7 +109,7 @@ def heatmap(
 # --- parts
 
 
-def _book_style() -> dict:
+def _settings() -> dict:
     return {
         "svg.hashsalt": "byhand", "svg.fonttype": "path", "font.family": "DejaVu Sans", "font.size": 10, "axes.titlesize": 10.5,
         "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": INK, "axes.titlecolor": INK,
@@ -125,10 +125,11 @@ def _cycle():
     return cycler(color=["#3b82c4", "#d9822b", "#3f9b6b", "#b45fb0", "#9a8a3c", "#c9505a"])  # mid tones: 3:1 on white and on near-black
 
 
-def _style():
+def book_style():
+    """The same settings for one picture: `with book_style(): ...`."""
     import matplotlib
 
-    return matplotlib.rc_context(_book_style())
+    return matplotlib.rc_context(_settings())
 
 
 def _clean_svg(svg: str, alt: str) -> tuple[str, str, int]:
@@ -154,7 +155,7 @@ def _alt(alt) -> str:
     return " ".join(alt.split())
 
 
-def _numbers(array) -> np.ndarray:
+def numbers_in(array) -> np.ndarray:
     values = f.as_array(array, "array")
     if values.dtype == object:
         values = np.array([f.decimal_of(x) for x in values.ravel()], dtype=float).reshape(values.shape)

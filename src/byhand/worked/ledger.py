@@ -1,0 +1,37 @@
+"""A document's printed figures beside the ones that a page computes."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from byhand.worked.display import Written
+from byhand.worked.verdicts import printed_table
+
+
+def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
+    """A table of a document's prints beside computed values: claim and line, print, value, verdict.
+
+    ledger: the path of claims.yml. figures: the computed number or array under each claim's id.
+    Raises ValueError for an id that the ledger lacks or whose entry prints no figure; AssertionError where a verdict
+    is not the ledger's own.
+    """
+    claims = _claims(Path(ledger).resolve())
+    rows = []
+    for name, computed in figures.items():
+        entry = claims.get(name)
+        if entry is None or entry["printed"] is None:
+            raise ValueError(f"figures held {name!r}; it must be the id of a claim in {Path(ledger).name} that prints a figure")
+        row = (f"{name.partition('-')[2]} (line {entry['line']})", entry["printed"], computed, "")
+        if printed_table([row]).value != entry["agrees"]:
+            raise AssertionError(f"{name}: the ledger says agrees: {entry['agrees']}, and the computed value says the opposite")
+        rows.append(row)
+    return printed_table(rows)
+
+
+@cache
+def _claims(path: Path) -> dict[str, dict]:
+    import yaml  # only pages that compare with a document need it
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return {entry["id"]: entry for entry in yaml.load(path.read_text("utf-8"), loader)["claims"]}

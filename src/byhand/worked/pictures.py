@@ -1,0 +1,340 @@
+"""Pictures of the model and of its gradients: the architecture, the graph run backwards, vectors as bars, lines."""
+
+from collections import defaultdict
+from dataclasses import is_dataclass, replace
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from byhand.worked import formatting as f
+from byhand.worked.plotting import MUTED, Picture, book_style, numbers_in, picture
+from byhand.worked.vectors import centred, like, row
+
+WIDTH = 3.0  # of a box in the architecture
+_KINDS = {  # what a stage is called in the picture, and its colour
+    "embedded": ("embedding × √d", "#9a8a3c"),
+    "positions": ("positions", "#9a8a3c"),
+    "input": ("rows + positions", "#9a8a3c"),
+    "self_attention": ("self-attention", "#d9822b"),
+    "cross_attention": ("cross-attention", "#c9505a"),
+    "attention": ("attention", "#d9822b"),
+    "residual": ("add", "#7a7b7c"),
+    "norm": ("norm", "#3f9b6b"),
+    "feed_forward": ("feed-forward", "#3b82c4"),
+    "memory": ("memory", "#b45fb0"),
+    "out": ("output rows", "#b45fb0"),
+    "logits": ("logits", "#b45fb0"),
+}
+
+
+def architecture(model: Any, alt: str | None = None, title: str | None = None) -> Picture:
+    """The encoder-decoder as boxes, one for each stage, under the names that the model gives its stages.
+
+    model: the activations of a forward pass (out.activations; then shapes are shown), or a Config. One layer a side is drawn.
+    """
+    activations, layers = _stages_of(model)
+    shapes = _stage_shapes(activations)
+    columns = {side: [s for s in shapes if s.split(".")[0] == side] for side in ("encoder", "decoder")}
+    if not columns["encoder"] or not columns["decoder"]:
+        raise ValueError("model had no stages named encoder.… and decoder.…; it must be a Config or the activations of an encoder-decoder")
+    columns["decoder"] += [s for s in shapes if "." not in s]
+    with book_style():
+        import matplotlib.pyplot as plt
+
+        figure, axis = plt.subplots(figsize=(8.0, 0.56 * max(map(len, columns.values())) + 0.6))
+        axis.set_axis_off()
+        places = {}
+        for x, (side, stages) in zip((0.0, WIDTH + 1.9), columns.items()):
+            for y, stage in enumerate(stages):
+                places[stage] = (x, float(y))
+                _stage_box(axis, x, y, stage, shapes[stage])
+            _column_arrows(axis, [places[s] for s in stages])
+            _skip_arrows(axis, stages, places)
+            _layer_frame(axis, stages, places, side, layers)
+        _memory_arrow(axis, places)
+        axis.set(xlim=(-0.9, 2 * WIDTH + 2.2), ylim=(-0.6, max(map(len, columns.values())) - 0.3))
+        if title:
+            axis.set_title(title)
+        return picture(figure, alt or _architecture_alt(columns, layers))
+
+
+def reversed_graph(norms: Mapping[tuple[str, str], Any], title: str | None = None, alt: str | None = None, digits: int = 3) -> Picture:
+    """The computation run backwards: an arrow for each path of the gradient, its norm beside it, a plus where paths meet.
+
+    norms: {(from, to): norm or gradient array} in the direction in which gradients flow, from the loss. A gradient array stands for its norm.
+    """
+    edges = {(str(a), str(b)): _norm(value) for (a, b), value in norms.items()}
+    if not edges:
+        raise ValueError("norms was empty; it must hold at least one (from, to)")
+    depth = _depths(edges)
+    places = _laid_out(edges, depth)
+    wide = max(abs(x) for x, _ in places.values())
+    with book_style():
+        import matplotlib.pyplot as plt
+
+        figure, axis = plt.subplots(figsize=(max(2.2 * (2 * wide + 1), 3.6), 0.85 * (max(depth.values()) + 1) + 0.3))
+        axis.set_axis_off()
+        for (a, b), norm in edges.items():
+            _gradient_arrow(axis, places[a], places[b], f.significant(norm, digits))
+        arriving = defaultdict(int)
+        for _, b in edges:
+            arriving[b] += 1
+        for node, (x, y) in places.items():
+            _box(axis, x, y, node, width=0.8, height=0.42, color="#3b82c4")
+            if arriving[node] > 1:
+                axis.text(x - 0.4, y + 0.21, "+", ha="center", va="center", fontsize=11, fontweight="bold", bbox={"boxstyle": "circle,pad=0.1", "facecolor": "#f0c36b", "edgecolor": "none"}, color="#000000", zorder=5)
+        axis.set(xlim=(-wide - 0.7, wide + 0.7), ylim=(-max(depth.values()) - 0.4, 0.5))
+        if title:
+            axis.set_title(title)
+        return picture(figure, alt or _graph_alt(edges, arriving, digits))
+
+
+def bars(values: Any, labels: Sequence | None = None, title: str | None = None, alt: str | None = None, digits: int = 2, ylabel: str | None = None) -> Picture:
+    """Vectors as bars with their numbers. values: one vector, or {"name": vector, ...} of one length."""
+    series = {k: numbers_in(v) for k, v in values.items()} if isinstance(values, Mapping) else {"": numbers_in(values)}
+    lengths = {v.shape for v in series.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1 or not next(iter(lengths))[0]:
+        raise ValueError(f"values had shapes {sorted(lengths)}; they must be vectors of one length")
+    n = next(iter(lengths))[0]
+    labels = _labels(labels, n)
+    with book_style():
+        import matplotlib.pyplot as plt
+
+        figure, axis = plt.subplots(figsize=(max(3.2, min(0.3 * n * (len(series) + 1) + 1.2, 8.0)), 2.6), layout="constrained")
+        width = 0.8 / len(series)
+        for k, (name, vector) in enumerate(series.items()):
+            drawn = axis.bar(np.arange(n) + (k - (len(series) - 1) / 2) * width, vector, width * 0.92, label=name or None)
+            if n * len(series) <= 24:
+                axis.bar_label(drawn, [f.text(v, digits).replace("-", "\N{MINUS SIGN}") for v in vector], fontsize=7.5, padding=1.5)
+        axis.axhline(0, color=MUTED, linewidth=0.8)
+        axis.set_xticks(range(n) if n <= 40 else range(0, n, n // 10), labels if n <= 40 else [labels[i] for i in range(0, n, n // 10)])
+        axis.margins(y=0.12)
+        axis.set_ylabel(ylabel or "")
+        if any(series):
+            axis.legend(frameon=False, fontsize=8.5)
+        if title:
+            axis.set_title(title)
+        return picture(figure, alt or _bars_alt(series, labels, title, digits))
+
+
+def lines(x: Any, series: Mapping[str, Any], xlabel: str = "", ylabel: str = "", title: str | None = None, alt: str | None = None, logx: bool = False, logy: bool = False) -> Picture:
+    """Curves over x: a learning-rate schedule, a loss over the steps. series: {"name": values}."""
+    x = numbers_in(x)
+    drawn = {name: numbers_in(values) for name, values in series.items()}
+    if not drawn or any(values.shape != x.shape or x.ndim != 1 for values in drawn.values()):
+        raise ValueError(f"series had shapes {[v.shape for v in drawn.values()]}; each must have x's shape {x.shape}, one axis")
+    with book_style():
+        import matplotlib.pyplot as plt
+
+        figure, axis = plt.subplots(figsize=(6.0, 3.0), layout="constrained")
+        for (name, values), style in zip(drawn.items(), ("-", "--", "-.", ":") * len(drawn)):
+            axis.plot(x, values, style, label=name, linewidth=1.8)
+        axis.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
+        if len(drawn) > 1:
+            axis.legend(frameon=False, fontsize=9)
+        if title:
+            axis.set_title(title)
+        ends = "; ".join(f"{name} goes from {f.significant(v[0], 3)} to {f.significant(v[-1], 3)}" for name, v in drawn.items())
+        return picture(figure, alt or f"{title or 'Curves'}, over {xlabel or 'x'}: {ends}")
+
+
+def projections(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5, labels: Sequence | None = None, alt: str | None = None) -> Picture:
+    """Layer norm backwards as a picture: the vector g = γ·dy, less its part along 1, less its part along x̂, is what is left (times 1/root: dx)."""
+    x = numbers_in(row(x, "x"))
+    dy, gamma = numbers_in(like(dy, x, "dy", 0)), numbers_in(like(gamma, x, "gamma", 1))
+    _, deviations, _, root = centred(x, eps)
+    normalised, g = deviations / root, gamma * dy
+    along_one, along_x = np.full(len(x), g.mean()), normalised * (g * normalised).mean()
+    parts = {"g = γ · dy": g, "part along 1": along_one, "part along x̂": along_x, "what is left": g - along_one - along_x}
+    labels = _labels(labels, len(x))
+    with book_style():
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(1, 4, sharey=True, figsize=(8.2, 2.3), layout="constrained")
+        for k, (axis, (name, vector)) in enumerate(zip(axes, parts.items())):
+            axis.bar(range(len(x)), vector, color=("#3b82c4", "#d9822b", "#d9822b", "#3f9b6b")[k])
+            axis.axhline(0, color=MUTED, linewidth=0.8)
+            axis.set_title(("", "\N{MINUS SIGN} ", "\N{MINUS SIGN} ", "= ")[k] + name)
+            axis.set_xticks(range(len(x)) if len(x) <= 12 else [], labels if len(x) <= 12 else [])
+        said = "; ".join(f"{name}: {', '.join(f.entries(v, 2).tolist()) if len(v) <= 12 else f'{len(v)} entries'}" for name, v in parts.items())
+        return picture(figure, alt or f"Layer norm backwards, a vector less its two projections. {said}")
+
+
+# --- the architecture's parts
+
+
+def _stages_of(model) -> tuple[dict, int]:
+    """The activations (shapes unknown, None, when only a Config is given) and the number of layers a side."""
+    if isinstance(model, Mapping):
+        layers = 1 + max((int(name.split(".")[1]) for name in model if name.count(".") > 1 and name.split(".")[1].isdigit()), default=0)
+        return dict(model), layers
+    if not is_dataclass(model):
+        raise ValueError(f"model was a {type(model).__name__}; it must be a Config or the activations of a forward pass")
+    from byhand.numpy import transformer  # the names come from the model itself, run once at the smallest size
+
+    small = replace(model, d_model=2 * model.n_heads, d_k=2, d_v=2, d_ff=2, n_layers=1, source_vocab=2, target_vocab=2, eps=1e-5)
+    tokens = np.array([[0, 1]])
+    out = transformer.forward(transformer.init(small, seed=0), small, tokens, tokens)
+    return dict.fromkeys(out.activations), model.n_layers
+
+
+def _stage_shapes(activations) -> dict[str, tuple | None]:
+    """Stage -> shape of what leaves it; the parts of a stage (q, k, v, mean, ...) are one box. Layer 0 only."""
+    shapes = {}
+    for name, value in activations.items():
+        parts = name.split(".")
+        if len(parts) > 2 and parts[1].isdigit() and parts[1] != "0":
+            continue
+        shapes[".".join(parts[:3])] = getattr(value, "shape", None)
+    return shapes
+
+
+def _kind(stage: str) -> tuple[str, str]:
+    last = stage.split(".")[-1]
+    kind = last if last in _KINDS else last.rpartition("_")[0]
+    return _KINDS.get(kind, (last.replace("_", " "), "#7a7b7c"))
+
+
+def _stage_box(axis, x, y, stage, shape):
+    label, color = _kind(stage)
+    from matplotlib.patches import FancyBboxPatch
+
+    axis.add_patch(FancyBboxPatch((x, y - 0.31), WIDTH, 0.62, boxstyle="round,pad=0,rounding_size=0.1", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3))
+    axis.text(x + 0.12, y + 0.1, label, ha="left", va="center", fontsize=10, zorder=4)
+    axis.text(x + 0.12, y - 0.16, stage, ha="left", va="center", fontsize=7.5, family="DejaVu Sans Mono", zorder=4)
+    if shape is not None:
+        axis.text(x + WIDTH - 0.1, y + 0.1, " × ".join(map(str, shape)), ha="right", va="center", fontsize=7.5, zorder=4)
+
+
+def _box(axis, x, y, label, width, height, color):
+    from matplotlib.patches import FancyBboxPatch
+
+    axis.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.06", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3))
+    axis.text(x, y, label, ha="center", va="center", fontsize=8.5, zorder=4)
+
+
+def _arrow(axis, start, end, style="arc3", color=None, **more):
+    from byhand.worked.plotting import INK
+
+    axis.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": color or INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "connectionstyle": style, **more}, zorder=2)
+
+
+def _column_arrows(axis, places):
+    for (x, low), (_, high) in zip(places, places[1:]):
+        _arrow(axis, (x + WIDTH / 2, low + 0.31), (x + WIDTH / 2, high - 0.31))
+
+
+def _skip_arrows(axis, stages, places):
+    """From below a sublayer around it to the addition."""
+    for k, stage in enumerate(stages):
+        if not stage.split(".")[-1].startswith("residual"):
+            continue
+        x, y = places[stage]
+        below = places[stages[k - 2]][1] + 0.5  # the wire that enters the sublayer
+        axis.plot([x + WIDTH / 2, x - 0.35, x - 0.35], [below, below, y], color="#7a7b7c", linewidth=1.1, zorder=2)
+        _arrow(axis, (x - 0.35, y), (x, y), color="#7a7b7c")
+
+
+def _layer_frame(axis, stages, places, side, layers):
+    inside = [places[s] for s in stages if len(s.split(".")) > 2]
+    if not inside:
+        return
+    from matplotlib.patches import Rectangle
+
+    x, low, high = inside[0][0], inside[0][1], inside[-1][1]
+    axis.add_patch(Rectangle((x - 0.55, low - 0.44), WIDTH + 0.75, high - low + 0.88, facecolor="none", edgecolor=MUTED, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1))
+    beside, align = (x - 0.62, "right") if side == "encoder" else (x + WIDTH + 0.27, "left")  # where no arrow passes
+    axis.text(beside, (low + high) / 2, f"{side} layer, × {layers}", rotation=90, ha=align, va="center", fontsize=8.5)
+
+
+def _memory_arrow(axis, places):
+    memory, cross = places.get("encoder.memory"), places.get("decoder.0.cross_attention")
+    if memory is None or cross is None:
+        return
+    color, turn = "#b45fb0", WIDTH + 0.3
+    axis.plot([memory[0] + WIDTH, turn, turn], [memory[1], memory[1], cross[1] - 0.12], color=color, linewidth=1.3, zorder=2)
+    _arrow(axis, (turn, cross[1] - 0.12), (cross[0], cross[1] - 0.12), color=color)
+    axis.text(turn + 0.06, (memory[1] + cross[1]) / 2, "keys,\nvalues", ha="left", va="center", fontsize=7.5)
+
+
+def _architecture_alt(columns, layers) -> str:
+    def said(stages):
+        return ", ".join(f"{_kind(s)[0]}" for s in stages)
+
+    return (
+        f"The encoder-decoder from the input up, {layers} layer{'s' if layers > 1 else ''} a side. Encoder: {said(columns['encoder'])}. "
+        f"Decoder: {said(columns['decoder'])}. An arrow leads from the encoder's memory to the decoder's cross-attention; each addition also receives what entered its sublayer."
+    )
+
+
+# --- the reversed graph's parts
+
+
+def _norm(value) -> float:
+    values = numbers_in(value)
+    norm = float(np.sqrt((values**2).sum()))
+    if not np.isfinite(norm):
+        raise ValueError("norms held a number that is not finite; each must be finite")
+    return abs(norm)
+
+
+def _depths(edges) -> dict[str, int]:
+    """The longest way from the loss to each node; ValueError when the arrows run in a circle."""
+    nodes = list(dict.fromkeys(node for edge in edges for node in edge))
+    depth = dict.fromkeys(nodes, 0)
+    for _ in nodes:
+        deeper = {b: depth[a] + 1 for a, b in edges if depth[b] < depth[a] + 1}
+        if not deeper:
+            return depth
+        for a, b in edges:
+            depth[b] = max(depth[b], depth[a] + 1)
+    raise ValueError("norms had arrows that run in a circle; gradients flow one way, from the loss down")
+
+
+def _laid_out(edges, depth) -> dict[str, tuple[float, float]]:
+    """Rows by depth; within a row, nodes in the order of the places above them, at least one apart."""
+    places: dict[str, tuple[float, float]] = {}
+    for level in range(max(depth.values()) + 1):
+        here = [node for node, d in depth.items() if d == level]
+        above = {n: [places[a][0] for a, b in edges if b == n and a in places] for n in here}
+        here.sort(key=lambda n: np.mean(above[n]) if above[n] else 0.0)
+        for k, node in enumerate(here):
+            places[node] = (k - (len(here) - 1) / 2, -float(level))
+    return places
+
+
+def _gradient_arrow(axis, start, end, label):
+    x0, y0, x1, y1 = *start, *end
+    if y0 - y1 > 1.5:  # a path that skips rows goes around them, outside
+        side = 0.62 if (x0 + x1) >= 0 else -0.62
+        far = (max if side > 0 else min)(x0, x1) + side
+        axis.plot([x0 + (0.4 if side > 0 else -0.4), far, far], [y0, y0, y1], color="#7a7b7c", linewidth=1.2, zorder=1)
+        _arrow(axis, (far, y1), (x1 + (0.4 if side > 0 else -0.4), y1), color="#7a7b7c")
+        x, y = far, (y0 + y1) / 2
+    else:
+        _arrow(axis, (x0, y0 - 0.21), (x1, y1 + 0.21), color="#7a7b7c")
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    from byhand.worked.plotting import PAPER
+
+    axis.text(x, y, label, ha="center", va="center", fontsize=8, bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}, zorder=4)
+
+
+def _graph_alt(edges, arriving, digits) -> str:
+    said = "; ".join(f"{a} to {b}, norm {f.significant(n, digits)}" for (a, b), n in edges.items())
+    meets = [node for node, count in arriving.items() if count > 1]
+    return f"The gradient's paths: {said}." + (f" Paths meet and are summed at {', '.join(meets)}." if meets else "")
+
+
+def _labels(labels, n) -> list[str]:
+    labels = [str(k) for k in range(n)] if labels is None else [str(label).replace("$", r"\$") for label in labels]
+    if len(labels) != n:
+        raise ValueError(f"labels had {len(labels)} entries; there must be {n}")
+    return labels
+
+
+def _bars_alt(series, labels, title, digits) -> str:
+    def said(vector):
+        shown = f.entries(vector, digits)
+        return ", ".join(f"{label} {v}" for label, v in zip(labels, shown)) if len(shown) <= 12 else f"{len(shown)} bars"
+
+    return f"{title or 'Bars'}: " + "; ".join((f"{name}: " if name else "") + said(vector) for name, vector in series.items())

@@ -1,0 +1,35 @@
+import pytest
+
+from byhand import worked
+
+LEDGER = """
+claims:
+- {id: d1-right, line: 7, printed: '0.944', agrees: true}
+- {id: d1-wrong, line: 8, printed: ['0.535', '0.197'], agrees: false}
+- {id: d1-none, line: 9, printed: null, agrees: true}
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    path = tmp_path / "claims.yml"
+    path.write_text(LEDGER)
+    return path
+
+
+def test_a_row_for_each_figure_with_its_verdict(ledger):
+    text = repr(worked.document_figures(ledger, {"d1-right": 0.94419, "d1-wrong": [0.534447, 0.196612]}))
+    assert "right (line 7)" in text and "as printed" in text and "0.535: rounds to 0.534" in text
+
+
+def test_a_verdict_against_the_ledger_is_refused(ledger):
+    with pytest.raises(AssertionError, match="d1-right: the ledger says agrees: True"):
+        worked.document_figures(ledger, {"d1-right": 0.9})
+    with pytest.raises(AssertionError, match="d1-wrong"):
+        worked.document_figures(ledger, {"d1-wrong": [0.535, 0.197]})
+
+
+def test_only_claims_that_print_a_figure(ledger):
+    for name in ("d1-none", "d1-missing"):
+        with pytest.raises(ValueError, match=name):
+            worked.document_figures(ledger, {name: 1.0})
