@@ -75,7 +75,9 @@ def compare(
     rows = tuple(_row(name, partner, mine[partner], reference, bound) for name, partner in pairs.items())
     failed = [row for row in rows if not row.holds]
     count = f"{len(rows)} stage{'s' * (len(rows) != 1)}"
-    title = f"{count} agree {within(bound)}" if not failed else f"{len(failed)} of {count} differ{'s' * (len(failed) == 1)}; the first is {failed[0].name}: {failed[0].how}"
+    title = f"{count} agree {within(bound)}"
+    if failed:
+        title = f"{len(failed)} of {count} differ{'s' * (len(failed) == 1)}; the first is {failed[0].name}: {failed[0].how}"
     used = set(pairs.values())
     return Comparison(title, rows, tuple(n for n in mine if n not in used), tuple(n for n in reference if n not in pairs))
 

@@ -146,7 +146,7 @@ def _regrouped(mine, right, bound):
             apart = np.moveaxis(right, axis, -1).reshape(*np.delete(right.shape, axis), blocks, width)
             flat = np.moveaxis(mine, axis, -1)
             if _same(flat, apart.swapaxes(-1, -2).reshape(flat.shape), bound):
-                return f"axis {axis} is split the other way round: into {blocks} blocks of {width} where the entries of a block stand {width} apart"
+                return f"interleaved: what should be {blocks} blocks of {width} along axis {axis} (heads) alternates entry by entry"
             if blocks <= 6:
                 for order in permutations(range(blocks)):
                     if list(order) != sorted(order) and _same(flat, apart[..., list(order), :].reshape(flat.shape), bound):

@@ -40,10 +40,10 @@ def difference(a: Any, b: Any, name: str = "a") -> Difference:
         raise ValueError(f"{name} had shape {a.shape} and the other {b.shape}; they must be the same")
     if not a.size:
         raise ValueError(f"{name} had shape {a.shape}; it must have at least one entry")
+    same = (a == b) | (np.isnan(a) & np.isnan(b))  # the same infinity in both is no difference
     with np.errstate(invalid="ignore"):
-        gap = np.abs(a - b)
-    gap[(a == b) | (np.isnan(a) & np.isnan(b))] = 0  # the same infinity in both is no difference
-    gap[np.isnan(gap)] = np.inf
+        gap = np.where(same, 0.0, np.abs(a - b))
+    gap = np.where(np.isnan(gap), np.inf, gap)
     place = tuple(int(i) for i in np.unravel_index(gap.argmax(), gap.shape))
     size = max(_largest_finite(a), _largest_finite(b), FLOOR)
     return Difference(float(gap[place] / size), place, (float(a[place]), float(b[place])))

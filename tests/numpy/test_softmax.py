@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from byhand.check import agreement
+from byhand.numpy.softmax import softmax, softmax_backward
+
+sizes = st.integers(1, 5)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def _backward(dy, cache):
+    dx, grads = softmax_backward(dy, cache)
+    assert grads == {}
+    return {"x": dx}
+
+
+@given(shape=st.lists(sizes, min_size=1, max_size=4), scale=st.sampled_from((0.1, 1.0, 5.0)), seed=seeds)
+def test_against_pytorch_and_central_differences(prove, shape, scale, seed):
+    x = scale * np.random.default_rng(seed).normal(size=shape)
+    prove(softmax, _backward, lambda x: x.softmax(-1), {"x": x}, seed)
+
+
+@given(batch=sizes, rows=sizes, n=sizes, seed=seeds)
+def test_with_a_mask_broadcast_over_the_batch(prove, batch, rows, n, seed):
+    import torch
+
+    rng = np.random.default_rng(seed)
+    mask = rng.random((rows, n)) < 0.6
+    mask[:, 0] = True  # PyTorch gives NaN for a row with nothing left; ours has a test of its own
+    x = rng.normal(size=(batch, rows, n))
+    prove(lambda x: softmax(x, mask), _backward, lambda x: x.masked_fill(~torch.tensor(mask), -torch.inf).softmax(-1), {"x": x}, seed)
+
+
+def test_rows_sum_to_one_and_what_is_masked_is_exactly_0_forward_and_backward():
+    rng = np.random.default_rng(1)
+    x, mask = rng.normal(size=(3, 4, 6)), rng.random((3, 4, 6)) < 0.5
+    mask[..., 2] = True
+    y, cache = softmax(x, mask)
+    dx, _ = softmax_backward(rng.normal(size=x.shape), cache)
+    np.testing.assert_allclose(y.sum(-1), 1, atol=1e-15)
+    np.testing.assert_allclose(dx.sum(-1), 0, atol=1e-15)
+    assert not y[~mask].any() and not dx[~mask].any()
+
+
+def test_a_row_with_nothing_left_is_0_forward_and_backward():
+    x = np.array([[1.0, 2.0], [3.0, -np.inf]])
+    y, cache = softmax(x, np.array([[False, False], [False, True]]))
+    dx, _ = softmax_backward(np.ones_like(x), cache)
+    assert not y.any() and not dx.any()
+
+
+def test_a_shift_changes_nothing_and_large_entries_do_not_overflow():
+    x = np.array([[1000.0, 1001.0, 999.5], [-1000.0, -1001.0, -1000.5]])
+    assert agreement(softmax(x)[0], softmax(x - x.mean(-1, keepdims=True))[0]) < 1e-12
+    assert softmax(np.array([1e300, -1e300]))[0].tolist() == [1, 0]
+    # a masked entry may be as large as it likes
+    assert softmax(np.array([1e300, 0.0, 0.0]), np.array([False, True, True]))[0].tolist() == [0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_not_finite(bad):
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match="x held NaN or .inf"):
+        softmax(np.array([0.0, bad, 1.0]))
+    y, _ = softmax(np.array([0.0, bad, 1.0]), np.array([True, False, True]))  # masked, it takes no part
+    assert y[1] == 0 and y.sum() == pytest.approx(1)
