@@ -35,7 +35,7 @@ from byhand.worked import formatting as f
         (np.int64(-4), 3, "-4"),
         (np.float32(0.1), 3, "0.1"),
         (np.float32(0.1), 10, "0.1000000015"),
-        (np.float16(0.3), 2, "0.30"),
+        (np.float16(0.3), 3, "0.3"),
         (np.array(0.25), 3, "0.25"),
         (True, 3, "T"),
         (math.inf, 3, "∞"),
@@ -80,6 +80,8 @@ def test_entries_of_an_array_share_their_places():
 def test_float32_leftovers_do_not_show():
     assert f.text(np.float32(1) - np.float32(1e-7)) == "1"
     assert f.text(np.float32(1.0000001)) == "1"
+    assert f.entries(np.array([1, 6e-8], dtype=np.float32)).tolist() == ["1", "0"]
+    assert f.entries(np.array([1e-6, 6e-7], dtype=np.float32)).tolist() == ["1e-6", "6e-7"]
 
 
 @given(st.floats(-1e6, 1e6), st.integers(0, 8))

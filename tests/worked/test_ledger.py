@@ -19,7 +19,8 @@ def ledger(tmp_path):
 
 def test_a_row_for_each_figure_with_its_verdict(ledger):
     text = repr(worked.document_figures(ledger, {"d1-right": 0.94419, "d1-wrong": [0.534447, 0.196612]}))
-    assert "right (line 7)" in text and "as printed" in text and "0.535: rounds to 0.534" in text
+    assert "1 of 2 figures are as printed, these are not:" in text and "right (line\N{NO-BREAK SPACE}7)" in text
+    assert "0.535: rounds to 0.534" in text and text.index("wrong") < text.index("right")
 
 
 def test_a_verdict_against_the_ledger_is_refused(ledger):

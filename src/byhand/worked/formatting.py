@@ -4,7 +4,8 @@
   a whole number is shown without a point. -0 is shown as 0.
 - A number too small or too large for that is shown in scientific notation, with `digits` significant figures.
 - A tie rounds away from zero, as on a calculator, also when the processor left the number one bit short of the tie.
-- What is left over from rounding (1e-12 of the largest number beside it) is shown as 0: it differs from processor to processor.
+- What is left over from rounding (1e-12 of the largest number beside it; 2e-7 in float32) is shown as 0: it differs from
+  processor to processor.
 """
 
 from decimal import ROUND_HALF_UP, Decimal
@@ -144,9 +145,13 @@ def _parts(value, digits, scale, pad) -> tuple[str, str, int | None]:
     sign = "-" if number < 0 else ""
     if math.isinf(number):
         return sign, "∞", None
-    if abs(number) <= LEFTOVER * (SMALLEST_SCALE if scale is None else scale):
+    if abs(number) <= _leftover(value) * (SMALLEST_SCALE if scale is None else scale):
         return "", "0", None
     return sign, *_rounded(abs(number), digits, _trusted(value), pad)
+
+
+def _leftover(value) -> float:
+    return {np.float32: 2e-7, np.float16: 1e-3}.get(type(value), LEFTOVER)
 
 
 def _trusted(value) -> int:
@@ -195,7 +200,7 @@ def places_of(array: np.ndarray, digits: int = 3) -> int:
         if is_exact(value) or isinstance(value, (numbers.Integral, np.bool_)):
             continue
         number = abs(float(value))
-        if math.isfinite(number) and max(10.0**-digits, LEFTOVER * scale) < number < LARGEST_FIXED:
+        if math.isfinite(number) and max(10.0**-digits, _leftover(value) * scale) < number < LARGEST_FIXED:
             needed = max(needed, places_needed(_snapped(number, digits, _trusted(value))))
         if needed >= digits:
             return digits

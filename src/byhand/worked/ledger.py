@@ -10,7 +10,7 @@ from byhand.worked.verdicts import printed_table
 
 
 def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
-    """A table of a document's prints beside computed values: claim and line, print, value, verdict.
+    """A table of a document's prints beside computed values: claim and line, print, value, verdict. What differs comes first.
 
     ledger: the path of claims.yml. figures: the computed number or array under each claim's id.
     Raises ValueError for an id that the ledger lacks or whose entry prints no figure; AssertionError where a verdict
@@ -22,11 +22,17 @@ def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
         entry = claims.get(name)
         if entry is None or entry["printed"] is None:
             raise ValueError(f"figures held {name!r}; it must be the id of a claim in {Path(ledger).name} that prints a figure")
-        row = (f"{name.partition('-')[2]} (line {entry['line']})", entry["printed"], computed, "")
+        row = (f"{name.partition('-')[2]} (line\N{NO-BREAK SPACE}{entry['line']})", entry["printed"], computed, "")
         if printed_table([row]).value != entry["agrees"]:
             raise AssertionError(f"{name}: the ledger says agrees: {entry['agrees']}, and the computed value says the opposite")
-        rows.append(row)
-    return printed_table(rows)
+        rows.append((entry["agrees"], row))
+    differing, same = ([row for agrees, row in rows if agrees == kept] for kept in (False, True))
+    summary = f"{len(same)} of {len(rows)} figures are as printed" + (", these are not:" if differing else ".")
+    parts = [f"<p>{summary}</p>"] + [printed_table(differing).html] * bool(differing)
+    if same:
+        parts.append(f"<details><summary>Show the figures that are as printed</summary>{printed_table(same).html}</details>")
+    text = "\n".join([summary] + [repr(printed_table(part)) for part in (differing, same) if part])
+    return Written(text, html='<div class="byhand-output">\n' + "\n".join(parts) + "\n</div>", value=not differing)
 
 
 @cache

@@ -134,7 +134,8 @@ def book_style():
 
 def _clean_svg(svg: str, alt: str) -> tuple[str, str, int]:
     svg = svg[svg.index("<svg") :].rstrip()
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    svg = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", svg, flags=re.S)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # nothing refers to a group
     svg = re.sub(r"\d+\.\d{3,}", lambda m: _short(float(m.group())), svg)
     svg = svg.replace(INK, "currentColor").replace(PAPER, "var(--paper)").replace(MUTED, "var(--muted)")
     svg = re.sub(r"\s*\n\s*", "\n", svg)

@@ -59,8 +59,6 @@ def layer_norm_row(
     normalised = deviations / root
     y = gamma * normalised + beta
     digits, scale = f.checked_digits(digits), f.scale_of(x)
-    if not f.is_exact(variance) and variance <= f.LEFTOVER * scale**2:
-        variance = 0.0
 
     def lines(form):
         number = lambda value, own=None: f.with_decimal(value, digits, form) if f.is_exact(value) else shown(value, digits, own, form)

@@ -88,8 +88,10 @@ def centred(x: np.ndarray, eps):
         raise ValueError(f"eps was {eps}; it must be at least 0")
     mu = mean(x)
     deviations = x - mu
+    if deviations.dtype != object:  # a constant row has no deviations, only leftovers
+        deviations = np.where(np.abs(deviations) <= f.LEFTOVER * f.scale_of(x), 0.0, deviations)
     variance = mean(deviations**2)
-    if not f.decimal_of(variance) > f.LEFTOVER**2 * f.scale_of(x) ** 2 and not f.decimal_of(eps) > 0:
+    if not f.decimal_of(variance + eps) > 0:
         raise ValueError(f"x was constant and eps was {eps}; a constant row needs eps above 0")
     return mu, deviations, variance, sqrt(variance + eps)
 
