@@ -7,6 +7,7 @@ the sections still open.
 import functools
 import html
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -181,8 +182,13 @@ def right_html(entry):
     lines = value_lines(entry)
     form = entry.get("closed_form")
     if form and not isinstance(form, list) and form not in lines:
-        lines = [*lines, f"= {form}"]
+        lines = [*lines, f"= {as_written(form)}"]
     return "<br>".join(map(html.escape, lines))
+
+
+def as_written(form):
+    """A closed form as a person writes it: no Rational, ^ for **."""
+    return re.sub(r"Rational\((\d+),([\d*]+)\)", r"(\1/\2)", form).replace("**", "^").replace("E", "e")
 
 
 def verdict_html(entry):
