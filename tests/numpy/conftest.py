@@ -127,7 +127,7 @@ def random_decoder(seed):
     lengths = rng.integers(2, time + 1, batch) if seed % 4 != 3 else None
     model = SimpleNamespace(config=config, tokens=tokens, lengths=lengths, targets=rng.integers(0, config.target_vocab, (batch, time)))
     while True:  # until no unit stands so near to ReLU's kink that a nudge would push it over
-        model.params = {name: rng.normal(0, 0.7, shape) for name, shape in decoder_shapes(config).items()}
+        model.params = {name: rng.normal(0, 0.5, shape) for name, shape in decoder_shapes(config).items()}
         for name in model.params:
             if name.endswith("gamma"):
                 model.params[name] = model.params[name] + 1.2
@@ -164,3 +164,8 @@ def kink():
 @pytest.fixture(params=RANDOM_CASES, ids=lambda seed: f"random-{seed}")
 def model(request):
     return random_model(request.param)
+
+
+@pytest.fixture
+def models():
+    return [random_model(seed) for seed in RANDOM_CASES]

@@ -141,8 +141,8 @@ def post_norm_block_backward(dy: Rows, cache: BlockCache, block: str) -> tuple[R
     stages = (
         {f"{block}.norm_2.out": dy, f"{block}.residual_2": dresidual_2}
         | feed_forward_stages(f"{block}.feed_forward", dresidual_2, ff)
-        | _gate_ways(f"{block}.norm_1.out", ff)
-        | {f"{block}.norm_1.out.via_residual": dresidual_2, f"{block}.norm_1.out.via_feed_forward": ff.x}
+        | {f"{block}.norm_1.out.via_residual": dresidual_2}
+        | (_gate_ways(f"{block}.norm_1.out", ff) or {f"{block}.norm_1.out.via_feed_forward": ff.x})
         | {f"{block}.norm_1.out": dnormed_1, f"{block}.residual_1": dresidual_1}
         | attention_stages(f"{block}.attention", dresidual_1, attn)
         | {f"{block}.input.via_residual": dresidual_1, f"{block}.input.via_query": attn.via_query}
