@@ -23,6 +23,10 @@ def test_a_row_for_each_figure_with_its_verdict(ledger):
     assert "0.535: rounds to 0.534" in text and text.index("wrong") < text.index("right")
 
 
+def test_all_as_printed(ledger):
+    assert repr(worked.document_figures(ledger, {"d1-right": 0.94419})).startswith("1 of 1 figures are as printed.")
+
+
 def test_a_verdict_against_the_ledger_is_refused(ledger):
     with pytest.raises(AssertionError, match="d1-right: the ledger says agrees: True"):
         worked.document_figures(ledger, {"d1-right": 0.9})

@@ -28,7 +28,9 @@ def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
         rows.append((entry["agrees"], row))
     differing, same = ([row for agrees, row in rows if agrees == kept] for kept in (False, True))
     summary = f"{len(same)} of {len(rows)} figures are as printed" + (", these are not:" if differing else ".")
-    parts = [f"<p>{summary}</p>"] + [printed_table(differing).html] * bool(differing)
+    parts = [f"<p>{summary}</p>"]
+    if differing:
+        parts.append(printed_table(differing).html)
     if same:
         parts.append(f"<details><summary>Show the figures that are as printed</summary>{printed_table(same).html}</details>")
     text = "\n".join([summary] + [repr(printed_table(part)) for part in (differing, same) if part])
