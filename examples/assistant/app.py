@@ -9,12 +9,12 @@ from datetime import date
 
 from .compose import Composer, ExtractiveComposer, Sentence, as_prompt, supported
 from .orders import authenticate, order_status, recent_orders
-from .retrieval import Index, Passage, load_passages, words
+from .retrieval import Hit, Index, Passage, load_passages, words
 from .shop import TODAY
 
 LONGEST_QUESTION = 1000  # characters
 MOST_ORDERS = 5  # looked up for one question
-LEAST_COVERAGE = 0.45  # of a question's weight, below which a passage counts as not found (chosen on the development cases)
+LEAST_COVERAGE = 0.35  # of a question's weight, below which a passage counts as not found (chosen on the development cases)
 ORDER_ID = re.compile(r"(?<![\w.])#?(?:TT[-\s]?)?([0-9]{5})(?![\w.]*[0-9])", re.IGNORECASE)
 
 # Why a question goes to a person instead of being answered, and what the customer then reads.
@@ -85,14 +85,14 @@ def order_ids(question: str) -> list[str]:
     return list(dict.fromkeys(f"TT-{number}" for number in ORDER_ID.findall(question)))
 
 
-_THING = r"(?:order|parcel|package|shipment|purchase|delivery|item)s?"
+_THING = r"(?:order|parcel|package|shipment|purchase|delivery|item|thing|stuff)s?"
 _PERSON = (r"\bhuman\b|\b(?:real|live|actual) (?:person|agent)\b|"
            r"\b(?:talk|speak|chat|connect|transfer)\w* (?:\w+ ){0,3}(?:person|agent|someone|somebody|representative|colleague)\b")
 _EVERYBODY = r"\b(?:all|every|other|another|any) (?:\w+ )?(?:customer|user|account|client)"
-_ACTION = (r"(?:^|[.,;:!?]\s*|\b(?:please|you|to|must|and) )(?:cancel|change|refund|replace|update|redirect|delete|stop) "
+_ACTION = (r"(?:^|[.,;:!?]\s*|\b(?:please|can you|could you|to|must|and) )(?:cancel|change|refund|replace|update|redirect|delete|stop) "
            rf"(?:it\b|them\b|tt\b|order\b|(?:my|our|the|this) (?:\w+ ){{0,2}}(?:{_THING}|address|account|name|data)\b)")
-_OWN_ORDER = rf"\b(?:my|our) (?:\w+ )?{_THING}\b|\b(?:did|have|had) i (?:just )?(?:order|buy|bought)|\bi (?:ordered|bought)\b|\btrack(?:ing)?\b"
-_IN_GENERAL = r"\bif\b|\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\buntil when\b"
+_OWN_ORDER = rf"\b(?:my|our) (?:\w+ )?{_THING}\b|\b(?:did|have|had) i (?:just )?(?:order|buy|bought)|\bi (?:ordered|bought)\b|\btrack(?:ing)?\b|\b(?:has|did) \S+@\S+ (?:order|buy)"
+_IN_GENERAL = r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\buntil when\b"
 
 
 def choose_tool(question: str) -> str:
@@ -137,7 +137,9 @@ class Assistant:
         session = authenticate(self.connection, token, self.today)
         if session is None:
             return Answer("order_status", escalation="not_signed_in", cost=cost)
-        wanted = order_ids(question)[:MOST_ORDERS] or recent_orders(self.connection, session)
+        wanted = order_ids(question)[:MOST_ORDERS]
+        if not wanted and "@" not in question:  # an account named by its address is somebody's say-so: only the session counts
+            wanted = recent_orders(self.connection, session)
         records = [order_status(self.connection, session, order_id) for order_id in wanted]
         evidence = [record for record in records if record]
         if not evidence:
@@ -148,7 +150,7 @@ class Assistant:
     def _search(self, question: str, cost: Cost) -> Answer:
         """Find passages, let the best one's topic decide whether there is a text in force, and have that worded."""
         cost.passages_scored = len(self.passages)
-        hits = [hit for hit in self.index.search(question) if hit.coverage >= LEAST_COVERAGE]
+        hits = self._named([hit for hit in self.index.search(question) if hit.coverage >= LEAST_COVERAGE], question)
         if not hits:
             return Answer("search", escalation="no_passage", cost=cost)
         topic = [p for p in self.passages if p.topic == hits[0].passage.topic]
@@ -160,6 +162,11 @@ class Assistant:
         topics = dict.fromkeys(hit.passage.topic for hit in hits)
         evidence = [self._quotable(p) for t in topics for p in self.passages if p.topic == t and p.standing in ("in force", "unreviewed")]
         return self._compose("search", question, evidence, cost)
+
+    def _named(self, hits: list[Hit], question: str) -> list[Hit]:
+        """Of the product texts only those whose name the question holds best: 'Larch 4' is not answered from the Larch 2."""
+        named = {h.passage.topic: self.index.coverage(words(question), words(h.passage.title)) for h in hits if h.passage.kind != "policy"}
+        return [h for h in hits if h.passage.kind == "policy" or named.get(h.passage.topic, 0.0) >= max(named.values(), default=0.0)]
 
     def _quotable(self, passage: Passage) -> Passage:
         """The passage without the sentences that its author has no say in."""

@@ -37,14 +37,14 @@ def as_prompt(question: str, evidence: Sequence[Passage]) -> str:
 KINDS = {
     "a time": (r"\b(?:when|how (?:long|soon|quickly|fast|often)|how many (?:days|weeks|months|years|hours))\b",
                r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b"),
-    "an amount": (r"\b(?:how much (?:is|are|will)|price|costs?|charge|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
+    "an amount": (r"\b(?:how much (?:is|are|will)|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
 }
 
 
 class ExtractiveComposer:
     """Copies the one or two sentences that hold most of what is asked: its words, weighted by rarity, and a time or an amount."""
 
-    def __init__(self, index: Index, threshold: float = 0.3):
+    def __init__(self, index: Index, threshold: float = 0.2):
         self.index, self.threshold = index, threshold
 
     def compose(self, question: str, evidence: Sequence[Passage]) -> list[Sentence]:

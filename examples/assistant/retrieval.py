@@ -14,9 +14,13 @@ import bm25s  # noqa: E402
 import snowballstemmer  # noqa: E402
 from bm25s.stopwords import STOPWORDS_EN_PLUS  # noqa: E402
 
+from .shop import HERE  # noqa: E402
+
 # Words that steer a question without being about anything in a document.
-STOPWORDS = [*STOPWORDS_EN_PLUS, "please", "much", "many", "would", "could", "may", "want", "like", "know", "tell", "get", "got", "us", "happens", "long"]
+STOPWORDS = [*STOPWORDS_EN_PLUS, *"please thanks hello hi much many long would could may want need like know tell get got us happens still also way mind ok".split()]
 STEMMER = snowballstemmer.stemmer("english")
+SYNONYMS = {stem: STEMMER.stemWord(group[0]) for group in map(str.split, (HERE / "data" / "synonyms.txt").read_text().splitlines())
+            if group[0] != "#" for stem in STEMMER.stemWords(group)}
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,10 @@ def split_sentences(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """Lower-case stems without stop words; single characters stay ('Larch 2')."""
-    return bm25s.tokenize([text], token_pattern=r"(?u)\b\w+\b", stopwords=STOPWORDS, stemmer=STEMMER.stemWords,
-                          return_ids=False, show_progress=False)[0]
+    """Lower-case stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
+    stems = bm25s.tokenize([text], token_pattern=r"(?u)\b\w+\b", stopwords=STOPWORDS, stemmer=STEMMER.stemWords,
+                           return_ids=False, show_progress=False)[0]
+    return [SYNONYMS.get(stem, stem) for stem in stems]
 
 
 def load_passages(connection: sqlite3.Connection, today: date) -> list[Passage]:
@@ -93,7 +98,7 @@ class Index:
                 self._frequency[word] += 1
 
     def weight(self, word: str) -> float:
-        """ln(1 + (N - n + 1/2)/(n + 1/2)): a word of n passages among N; a word that no passage has weighs most."""
+        """ln(1 + (N - n + 1/2)/(n + 1/2)): a word of n passages among N; a word of no passage weighs most."""
         n = self._frequency.get(word, 0)
         return math.log(1 + (len(self.passages) - n + 0.5) / (n + 0.5))
 
