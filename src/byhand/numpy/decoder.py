@@ -249,6 +249,12 @@ def _run(params, config, tokens, kv_cache, lengths, keep):
     positions = _positions(tokens, kv_cache)
     activations = {}
 
+    def require_finite(rows):
+        if not np.isfinite(rows).all():
+            if not keep:  # once more, this time keeping what there is to be named
+                _run(params, config, tokens, kv_cache, lengths, keep=True)
+            refuse_non_finite(activations)
+
     x, token_cache = _embed(tokens, params["embedding"], config, positions, activations)
     blocks, keys, values = [], [], []
     for i in range(config.n_layers):
@@ -262,6 +268,7 @@ def _run(params, config, tokens, kv_cache, lengths, keep):
             blocks.append(cache)
             activations |= _block_activations(f"block.{i}", cache, config)
         del cache  # with keep=False one block's arrays are free before the next block's are made
+        require_finite(x)
     norm = None
     if config.norm == "pre":  # nothing has normalised the sum yet
         x, norm = _norm(x, params, "norm", config)
@@ -271,8 +278,7 @@ def _run(params, config, tokens, kv_cache, lengths, keep):
     w_out = params["embedding"].T if config.tied else params["output.w"]
     logits, output = linear(x, w_out, params["output.b"])
     activations["logits"] = logits
-    if not np.isfinite(logits).all():
-        refuse_non_finite(activations)
+    require_finite(logits)
     kept = Cache(token_cache, tuple(blocks), norm, output, config) if keep and kv_cache is None else None
     return Output(logits, activations if keep else {}, kept, KVCache(tuple(keys), tuple(values), valid, config, params))
 

@@ -28,7 +28,8 @@ def probabilities(
     _check_logits(logits)
     _check_choices(temperature, top_k, top_p)
     # The largest logit first becomes 0, so that a tiny temperature cannot overflow.
-    scaled = (logits - logits.max(axis=-1, keepdims=True)) / temperature
+    with np.errstate(over="ignore"):  # but to −∞, where the probability is 0
+        scaled = (logits - logits.max(axis=-1, keepdims=True)) / temperature
     p, _ = softmax(scaled)
     if top_k is not None:
         p, _ = softmax(scaled, top_k_mask(p, top_k))
