@@ -96,6 +96,8 @@ def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...
         if name not in params:
             raise ValueError(f"parameter {name!r} is missing; it must have shape {shape}")
         value = params[name]
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"parameter {name!r} was {type(value).__name__}; it must be a NumPy array")
         if value.shape != shape:
             raise ValueError(f"parameter {name!r} had shape {value.shape}; it must be {shape}")
         if value.dtype.kind != "f":

@@ -6,32 +6,41 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from .measure import difference
+from .measure import as_floats, difference
 from .report import Report, Row, off_by, place_text, within
 
 Array = np.ndarray
 H = 1e-5  # near the cube root of float64's precision, where truncation and rounding are both about 1e-10
 
 
-def central_difference(f: Callable[[Array], float], x: Float[Array, "..."], index: tuple[int, ...] | int, h: float = H) -> float:
+def central_difference(f: Callable[[Array], float], x: Float[Array, "..."], index: tuple[int, ...] | int, h: float = H, order: int = 2) -> float:
     """∂f/∂x[index] ≈ (f(x + h e) − f(x − h e)) / 2h,  e the unit vector of that entry
 
-    The error falls as h² until rounding, which grows as 1/h, takes over. x stays as it is; f gets float64 copies.
-    Raises ValueError for h that is not above 0, IndexError for an index that is not one entry of x.
+    The error falls as h² until rounding, which grows as 1/h, takes over. order=4 takes the difference at 2h as well, which cancels the h² term:
+    where a function is strongly curved. x stays as it is; f gets float64 copies.
+    Raises ValueError for h that is not above 0 and another order, IndexError for an index that is not one entry of x.
     """
     unit = np.zeros(np.shape(x))
     if np.ndim(unit[index]):
         raise IndexError(f"index was {index!r}; it must name one entry of x, whose shape is {np.shape(x)}")
     unit[index] = 1
-    return directional_difference(f, x, unit, h)
+    return directional_difference(f, x, unit, h, order)
 
 
-def directional_difference(f: Callable[[Array], float], x: Float[Array, "..."], direction: Float[Array, "..."], h: float = H) -> float:
-    """⟨∇f, u⟩ ≈ (f(x + h u) − f(x − h u)) / 2h,  u the direction"""
+def directional_difference(
+    f: Callable[[Array], float], x: Float[Array, "..."], direction: Float[Array, "..."], h: float = H, order: int = 2
+) -> float:
+    """⟨∇f, u⟩ ≈ (f(x + h u) − f(x − h u)) / 2h,  u the direction; with order=4, (4 d(h) − d(2h)) / 3"""
     if not 0 < h < np.inf:
         raise ValueError(f"h was {h}; it must be a finite number above 0")
+    if order not in (2, 4):
+        raise ValueError(f"order was {order}; it must be 2 or 4")
     x = np.asarray(x, np.float64)
-    return (float(f(x + h * direction)) - float(f(x - h * direction))) / (2 * h)
+
+    def slope(h):
+        return (float(f(x + h * direction)) - float(f(x - h * direction))) / (2 * h)
+
+    return slope(h) if order == 2 else (4 * slope(h) - slope(2 * h)) / 3
 
 
 def numerical_gradient(f: Callable[[Array], float], x: Float[Array, "..."], h: float = H) -> Float[Array, "..."]:
@@ -69,6 +78,7 @@ def gradient_check(
     seed: int = 0,
     h: float = H,
     bound: float = 1e-6,
+    order: int = 2,
 ) -> GradientReport:
     """agreement(gradient, central differences of f) ≤ bound, for every array
 
@@ -81,7 +91,7 @@ def gradient_check(
     if along not in ("entries", "directions"):
         raise ValueError(f"along was {along!r}; it must be 'entries' or 'directions'")
     if not isinstance(x, Mapping):
-        return gradient_check(lambda values: f(values["x"]), {"x": x}, {"x": gradient}, along, count, seed, h, bound)
+        return gradient_check(lambda values: f(values["x"]), {"x": x}, {"x": gradient}, along, count, seed, h, bound, order)
     if x.keys() != gradient.keys():
         raise ValueError(f"gradient must have x's names; only one of them has {', '.join(sorted(x.keys() ^ gradient.keys())[:4])}")
     rng = np.random.default_rng(seed)
@@ -89,32 +99,36 @@ def gradient_check(
     for name, value in x.items():
         if np.shape(gradient[name]) != np.shape(value):
             raise ValueError(f"the gradient of {name!r} had shape {np.shape(gradient[name])}; it must be {np.shape(value)}")
-        compare = _along_entries if along == "entries" else _along_directions
-        rows.append(compare(lambda moved, name=name: f({**x, name: moved}), name, value, np.asarray(gradient[name]), count, rng, h, bound))
+        right, places, by_hand, by_difference = as_floats(gradient[name], name), [], [], []
+        for place, direction in (_entries if along == "entries" else _directions)(right.shape, count, rng):
+            places.append(place)
+            by_hand.append((right * direction).sum())
+            by_difference.append(directional_difference(lambda moved: f({**x, name: moved}), value, direction, h, order))
+        rows.append(_row(name, places, by_hand, by_difference, np.abs(right).max(), bound))
     failed = sum(not row.holds for row in rows)
     title = f"Central differences: {len(rows)} array{'s' * (len(rows) != 1)}, " + (f"{failed} differ" if failed else f"all agree {within(bound)}")
     return GradientReport(title, tuple(rows))
 
 
-def _along_entries(f, name, value, gradient, count, rng, h, bound):
-    places = list(np.ndindex(np.shape(value)))
+def _entries(shape, count, rng):
+    """Names and unit vectors."""
+    places = list(np.ndindex(shape))
     if count is not None and count < len(places):
         places = [places[i] for i in sorted(rng.choice(len(places), count, replace=False))]
-    by_hand = [gradient[place] for place in places]
-    by_difference = [central_difference(f, value, place, h) for place in places]
-    # the size is the whole array's: a sample of near-zero entries is not asked for more than the array is
-    return _row(name, by_hand, by_difference, np.abs(gradient).max(), [place_text(place) for place in places], bound)
+    for place in places:
+        unit = np.zeros(shape)
+        unit[place] = 1
+        yield place_text(place), unit
 
 
-def _along_directions(f, name, value, gradient, count, rng, h, bound):
-    directions = [rng.choice((-1.0, 1.0), np.shape(value)) for _ in range(3 if count is None else count)]
-    by_hand = [(gradient * direction).sum() for direction in directions]
-    by_difference = [directional_difference(f, value, direction, h) for direction in directions]
-    return _row(name, by_hand, by_difference, np.abs(gradient).max(), [f"direction {i}" for i in range(len(directions))], bound)
+def _directions(shape, count, rng):
+    for i in range(3 if count is None else count):
+        yield f"direction {i}", rng.choice((-1.0, 1.0), shape)
 
 
-def _row(name, by_hand, by_difference, size, places, bound):
-    # the pair (size, size) sets the scale of the measure and never is the worst
+def _row(name, places, by_hand, by_difference, size, bound):
+    # the pair (size, size), the whole array's largest, sets the scale of the measure and never is the worst: a sample of entries that
+    # happen to be small is not asked for more than the array is
     worst = difference([*by_hand, size], [*by_difference, size], name)
     place = worst.place[0] if worst.place[0] < len(places) else 0
     holds = bool(worst.error <= bound)

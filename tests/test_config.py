@@ -1,0 +1,64 @@
+import dataclasses
+
+import pytest
+
+from byhand import Config
+
+SIZES = dict(d_model=4, n_heads=2, d_ff=8, n_layers=1, source_vocab=3, target_vocab=5)
+
+
+def test_what_is_not_given():
+    config = Config(**SIZES)
+    assert (config.d_k, config.d_v, config.n_kv_heads) == (2, 2, 2)
+    assert (config.norm, config.norm_kind, config.eps, config.positions, config.activation) == ("post", "layer", 1e-5, "sinusoidal", "relu")
+    assert config.tied is False and config.max_length is None
+
+
+def test_a_config_does_not_change_and_equal_ones_are_equal():
+    config = Config(**SIZES)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.d_model = 8
+    assert config == Config(**SIZES) and hash(config) == hash(Config(**SIZES))
+    assert dataclasses.replace(config, d_k=3).d_k == 3
+
+
+def test_widths_of_the_heads_may_be_given():
+    config = Config(**SIZES | dict(d_model=6, n_heads=4, d_k=3, d_v=1))
+    assert (config.d_k, config.d_v) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        (dict(d_model=5, positions="none"), "d_model was 5, which n_heads = 2 does not divide; it must be a multiple of n_heads, or d_k must be given"),
+        (dict(d_model=5, d_k=2, positions="none"), "or d_v must be given"),
+        (dict(d_model=5, d_k=2, d_v=2), "d_model was 5; with sinusoidal positions it must be even"),
+        (dict(d_k=3, positions="rope"), "d_k was 3; with rope it must be even"),
+        (dict(eps=-1e-9), "eps was -1e-09; it must be a finite number of at least 0"),
+        (dict(eps=float("nan")), "eps was nan"),
+        (dict(eps=float("inf")), "eps was inf"),
+        (dict(d_model=0), "d_model was 0; it must be a whole number of at least 1"),
+        (dict(n_heads=-1), "n_heads was -1"),
+        (dict(d_ff=0), "d_ff was 0"),
+        (dict(n_layers=0), "n_layers was 0"),
+        (dict(source_vocab=0), "source_vocab was 0"),
+        (dict(target_vocab=2.0), "target_vocab was 2.0"),
+        (dict(d_k=0), "d_k was 0"),
+        (dict(d_v=True), "d_v was True"),
+        (dict(n_kv_heads=0), "n_kv_heads was 0"),
+        (dict(n_heads=4, n_kv_heads=3), "n_kv_heads was 3; it must divide n_heads = 4"),
+        (dict(max_length=0), "max_length was 0"),
+        (dict(norm="middle"), "norm was 'middle'; it must be one of 'post', 'pre'"),
+        (dict(norm_kind="batch"), "norm_kind was 'batch'"),
+        (dict(positions="learned"), "positions was 'learned'"),
+        (dict(activation="tanh"), "activation was 'tanh'"),
+    ],
+)
+def test_what_cannot_be_meant(choices, words):
+    with pytest.raises(ValueError) as error:
+        Config(**SIZES | choices)
+    assert words in str(error.value)
+
+
+def test_eps_may_be_0():
+    assert Config(**SIZES, eps=0).eps == 0
