@@ -1,16 +1,11 @@
 """Every figure in the book's prose has a source and is what the source says; and the check finds what it should."""
 
-import sys
 from pathlib import Path
 
+import claims
+import figures
 import nbformat
 import pytest
-
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "book/_tools"))
-
-import claims  # noqa: E402
-import figures  # noqa: E402
 
 
 @pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.relative_to(figures.BOOK).as_posix())

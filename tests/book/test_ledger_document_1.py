@@ -6,14 +6,12 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
+import claims
+import ledger
 import pytest
 import sympy
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "book/_tools"))
-
-import claims  # noqa: E402
-import ledger  # noqa: E402
 
 ENTRIES = [entry for entry in claims.load().values() if entry["document"] == 1]
 BY_CODE = [entry for entry in ENTRIES if entry["checked_by"] == "code"]

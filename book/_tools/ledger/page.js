@@ -1,8 +1,14 @@
 (() => {
-  const inLab = Boolean(document.body.dataset.jpThemeName);
+  // JupyterLab has the pages as notebooks, and has already turned the links into addresses of files.
+  const openInLab = (event) => {
+    const [, base, page] = event.target.closest("a")?.href.match(/^(.*)\/files\/([^?]*)\.html/) ?? [];
+    if (!page) return;
+    event.preventDefault();
+    window.open(`${base}/lab/tree/${page}.ipynb`);
+  };
   const start = (root) => {
     root.dataset.on = "yes";
-    if (inLab) root.querySelectorAll("a[href$='.html']").forEach((a) => a.setAttribute("href", a.getAttribute("href").replace(/html$/, "ipynb")));
+    if (document.body.dataset.jpThemeName) root.addEventListener("click", openInLab);
     const number = root.dataset.document, tools = root.querySelector(".tools");
     tools.innerHTML = `<label>Find <input type="search" id="find-${number}"></label>
       <label>Show <select id="show-${number}"><option value="">all verdicts</option><option value="right">right</option>
