@@ -77,7 +77,8 @@ def in_database(connection: sqlite3.Connection, sentence: str, source: str) -> b
 
 def leaks(connection: sqlite3.Connection, answer: Answer, customer: str | None) -> list[str]:
     """Whatever of other customers the answer shows: order numbers, tracking numbers, names, addresses."""
-    rows = connection.execute("SELECT orders.id, tracking, name, email FROM orders JOIN customers ON customers.id = customer_id WHERE customer_id IS NOT ?", (customer,))
+    rows = connection.execute("SELECT orders.id, tracking, name, email FROM orders JOIN customers ON customers.id = customer_id"
+                              " WHERE customer_id IS NOT ?", (customer,))
     return sorted({value for row in rows for value in row if value and value in answer.text})
 
 
@@ -125,6 +126,7 @@ def summary(results: Sequence[Result]) -> dict[str, str]:
         "SQL queries a question": f"{statistics.mean(c.sql_queries for c in costs):.1f}",
         "passages scored a question": f"{statistics.mean(c.passages_scored for c in costs):.1f}",
         "prompt characters a question": f"{statistics.mean(c.prompt_characters for c in costs):.0f}",
+        "answer characters a question": f"{statistics.mean(c.answer_characters for c in costs):.0f}",
     }
 
 

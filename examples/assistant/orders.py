@@ -18,7 +18,7 @@ class Session:
 
 def authenticate(connection: sqlite3.Connection, token: str | None, today: date) -> Session | None:
     """The session that belongs to a token, or None for a missing, unknown or expired one."""
-    if not token:
+    if not isinstance(token, str):
         return None
     row = connection.execute("SELECT customer_id FROM sessions WHERE token_hash = ? AND expires >= ?", (token_hash(token), str(today))).fetchone()
     return Session(row["customer_id"]) if row else None

@@ -16,10 +16,11 @@ from bm25s.stopwords import STOPWORDS_EN_PLUS  # noqa: E402
 
 from .shop import HERE  # noqa: E402
 
-# Words that steer a question without being about anything in a document.
-STOPWORDS = [*STOPWORDS_EN_PLUS, *"please thanks hello hi much many long would could may want need like know tell get got us happens still also way mind ok".split()]
+# Words that steer a question without being about anything in a document: the library's list, and some of small talk.
+SMALL_TALK = "please thanks hello hi much many long would could may want need like know tell get got us happens still also way mind ok"
+STOPWORDS = [*STOPWORDS_EN_PLUS, *SMALL_TALK.split()]
 STEMMER = snowballstemmer.stemmer("english")
-SYNONYMS = {stem: STEMMER.stemWord(group[0]) for group in map(str.split, (HERE / "data" / "synonyms.txt").read_text().splitlines())
+SYNONYMS = {stem: STEMMER.stemWord(group[0]) for group in map(str.split, (HERE / "data" / "synonyms.txt").read_text("utf-8").splitlines())
             if group[0] != "#" for stem in STEMMER.stemWords(group)}
 
 

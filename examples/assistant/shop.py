@@ -33,7 +33,7 @@ def load_data(path: Path = HERE / "data" / "shop.yaml") -> dict:
 
 def token_hash(token: str) -> str:
     """SHA-256 of a session token: the database never holds the token itself."""
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def demo_token(customer_id: str) -> str:
