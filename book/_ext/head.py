@@ -20,11 +20,10 @@ def description(doctree):
 
 
 def add_metadata(app, pagename, templatename, context, doctree):
-    if doctree is None:
-        return
     site = app.config.html_baseurl
-    title = doctree.next_node(nodes.title)
-    about = description(doctree) or app.config.html_title
+    title = doctree.next_node(nodes.title) if doctree else None
+    about = description(doctree) if doctree else ""
+    about = about or app.config.html_title
     properties = {
         "og:type": "article",
         "og:site_name": app.config.html_title,

@@ -15,8 +15,8 @@ from sphinx.util import logging
 
 log = logging.getLogger(__name__)
 MAP = "book/map.yml"
-STEP, LEFT, WIDTH, HEIGHT = 62, 30, 804, 116
-ROWS = {"encoder": 30, "decoder": 76}
+STEP, LEFT, WIDTH, HEIGHT = 62, 30, 804, 122
+ROWS = {"encoder": 34, "decoder": 82}
 DIRECTIONS = {"forward": "Forward", "backward": "Backward", "update": "Update"}
 
 
@@ -59,7 +59,7 @@ def draw(step, page, link):
     return (
         f'<nav class="step-map {direction}" aria-label="Place in the training step">\n'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" xmlns="http://www.w3.org/2000/svg">\n'
-        f'<defs><marker id="step-map-arrow" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        f'<defs><marker id="step-map-arrow" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="4" markerHeight="4" orient="auto">'
         f'<path d="M0 0L8 4L0 8z"/></marker></defs>\n' + "\n".join([*tracks, *stops]) + "\n</svg>\n"
         f"<p>{escape(step.caption(place))}</p>\n</nav>\n"
     )
@@ -92,8 +92,8 @@ def draw_stop(step, name, here, direction, page, link):
     stop = step.stops[name]
     x, y = stop["x"], stop["y"]
     above = stop["line"] == "encoder"
-    first = y - 10 - 11 * (len(stop["label"]) - 1) if above else y + 19
-    label = "".join(f'<tspan x="{x}" y="{first + 11 * i}">{escape(text)}</tspan>' for i, text in enumerate(stop["label"]))
+    first = y - 12 - 12 * (len(stop["label"]) - 1) if above else y + 21
+    label = "".join(f'<tspan x="{x}" y="{first + 12 * i}">{escape(text)}</tspan>' for i, text in enumerate(stop["label"]))
     circle = f'<circle cx="{x}" cy="{y}" r="6"/><text>{label}</text>'
     target = step.page_about(name, direction)
     if here:

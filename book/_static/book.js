@@ -1,12 +1,25 @@
-// Wide boxes that scroll must be reachable by keyboard: give those that overflow a place in the tab order.
+// Formulas and boxes that are wider than their place scroll there, and can then be reached by keyboard.
 (() => {
-  const boxes = "mjx-container, .cell_output pre, .highlight pre, .byhand-output, .pst-scrollable-table-container";
-  const update = () => document.querySelectorAll(boxes).forEach((box) => {
-    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
-    else if (box.matches("mjx-container")) box.removeAttribute("tabindex");
-  });
-  const whenReady = () => (window.MathJax?.startup?.promise ?? Promise.resolve()).then(update);
-  window.addEventListener("load", whenReady);
+  const boxes = ".cell_input pre, .cell_output pre, .highlight pre, .byhand-output, .pst-scrollable-table-container";
+
+  const roomFor = (formula) => {
+    let place = formula.parentElement;
+    while (getComputedStyle(place).display === "inline") place = place.parentElement;
+    return place.clientWidth;
+  };
+  const update = () => {
+    for (const box of document.querySelectorAll(boxes)) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    }
+    for (const formula of document.querySelectorAll("mjx-container")) {
+      const wide = formula.querySelector("svg").getBoundingClientRect().width > roomFor(formula);
+      formula.classList.toggle("wide", wide);
+      // MathJax puts every formula into the tab order, for its menu; a page has dozens.
+      if (wide) formula.tabIndex = 0;
+      else formula.removeAttribute("tabindex");
+    }
+  };
+  window.addEventListener("load", () => (window.MathJax?.startup?.promise ?? Promise.resolve()).then(update));
   window.addEventListener("resize", update);
   document.addEventListener("toggle", update, true);
 })();

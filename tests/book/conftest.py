@@ -1,5 +1,6 @@
-"""What the tests of the book share: its folder, its notebooks, and one build of the site."""
+"""What the tests of the book share: its folder, one build of the site, and one browser."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "book/_tools"), str(ROOT / "book/_ext")]
+
+import browser as browsers  # noqa: E402  (book/_tools)
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +34,30 @@ def site(tmp_path_factory):
     return html
 
 
-def build_site(output):
+def build_site(output, **environment):
     """Build the site below a folder; the log if that failed, otherwise nothing."""
     command = ["build", ".", "--path-output", str(output), "--warningiserror", "--keep-going", "-n", "--all"]
     jupyter_book = Path(sys.executable).with_name("jupyter-book")
-    run = subprocess.run([jupyter_book, *command], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # Without a repository the buttons do not depend on where the book was cloned from.
+    environment = {**os.environ, "BOOK_REPOSITORY_URL": "none", **environment}
+    run = subprocess.run(
+        [jupyter_book, *command], cwd=ROOT, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     return run.stdout if run.returncode else ""
+
+
+@pytest.fixture(scope="session")
+def served(site):
+    """The address of the site on a server of our own."""
+    with browsers.serve(site) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One browser for all tests. A machine without one skips them; continuous integration must have one."""
+    with browsers.start() as browser:
+        if browser is None:
+            reason = "no Chromium, Chrome or Edge on this machine: the pages were not looked at"
+            pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        yield browser

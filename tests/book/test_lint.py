@@ -6,6 +6,7 @@ import sys
 from copy import deepcopy
 
 import pytest
+from lint import shows_something
 
 SOUND = {
     "cells": [
@@ -109,8 +110,5 @@ def test_a_broken_file_is_caught(root, tmp_path):
         ("# a remark", False),
     ],
 )
-def test_what_must_have_an_output(root, monkeypatch, source, expected):
-    monkeypatch.syspath_prepend(root / "book/_tools")
-    from lint import shows_something
-
+def test_what_must_have_an_output(source, expected):
     assert shows_something(source) is expected

@@ -4,16 +4,8 @@ import subprocess
 import sys
 
 import nbformat
-import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-
-
-@pytest.fixture
-def normalise(root, monkeypatch):
-    monkeypatch.syspath_prepend(root / "book/_tools")
-    from normalise import normalise
-
-    return normalise
+from normalise import normalise
 
 
 def page(**metadata):
@@ -32,14 +24,14 @@ def page(**metadata):
     return new_notebook(cells=cells, metadata=metadata)
 
 
-def test_two_runs_give_one_file(normalise):
+def test_two_runs_give_one_file():
     first, second = page(widgets={}), page(language_info={"name": "python", "version": "3.99"}, book={"stage": "attention"})
     assert [a.id for a in first.cells] != [b.id for b in second.cells]
     second.metadata.pop("book")
     assert nbformat.writes(normalise(first)) == nbformat.writes(normalise(second))
 
 
-def test_normal_form(normalise):
+def test_normal_form():
     notebook = normalise(page(book={"stage": "attention"}))
     nbformat.validate(notebook)
     assert nbformat.writes(normalise(nbformat.from_dict(notebook))) == nbformat.writes(notebook)
@@ -53,26 +45,26 @@ def test_normal_form(normalise):
     assert first.metadata == {"tags": ["hide-input"]}
 
 
-def test_a_cell_that_never_ran_stays_so(normalise):
+def test_a_cell_that_never_ran_stays_so():
     notebook = normalise(new_notebook(cells=[new_code_cell("1")]))
     assert notebook.cells[0].execution_count is None
 
 
-def test_inserting_a_cell_renames_no_other(normalise):
+def test_inserting_a_cell_renames_no_other():
     before = normalise(page())
     longer = page()
     longer.cells.insert(1, new_markdown_cell("New."))
     assert {cell.id for cell in before.cells} < {cell.id for cell in normalise(longer).cells}
 
 
-def test_committed_pages_are_normal(root, normalise):
+def test_committed_pages_are_normal(root):
     pages = [path for path in (root / "book").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
     changed = []
     for path in pages:
         stored = path.read_text(encoding="utf-8")
         if nbformat.writes(normalise(nbformat.reads(stored, as_version=4))) + "\n" != stored:
             changed.append(path.name)
-    assert not changed, "run: make notebooks"
+    assert not changed, "run: python book/_tools/normalise.py"
 
 
 def test_the_command_writes_the_file(root, tmp_path):

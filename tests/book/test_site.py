@@ -1,37 +1,85 @@
-"""The site builds with warnings as errors, and has a page for every entry of the table of contents."""
+"""The built site as files: a page for every entry, links that lead somewhere, and nothing that is loaded from elsewhere."""
 
-import yaml
+import re
+from collections import defaultdict
+from html.parser import HTMLParser
+from urllib.parse import unquote, urldefrag, urlparse
 
-
-def pages_of(toc):
-    """The documents that a table of contents names, without suffix, in order."""
-    return [toc["root"], *(entry["file"] for entry in entries(toc))]
-
-
-def entries(node):
-    for part in node.get("parts", []):
-        yield from entries(part)
-    for entry in (*node.get("chapters", []), *node.get("sections", [])):
-        if "file" in entry:
-            yield entry
-        yield from entries(entry)
+import pytest
+import toc
 
 
-def test_every_page_is_built(site, root):
-    toc = yaml.safe_load((root / "_toc.yml").read_text())
-    missing = [page for page in pages_of(toc) if not (site / f"{page}.html").is_file()]
+class Page(HTMLParser):
+    """The anchors of an HTML page, where it links to, and what it loads."""
+
+    LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.anchors, self.links, self.loaded = set(), set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.anchors |= {attributes[name] for name in ("id", "name") if attributes.get(name)}
+        if tag == "a" and attributes.get("href"):
+            self.links.add(attributes["href"])
+        address = attributes.get(self.LOADED.get(tag, ""))
+        if address and attributes.get("rel") not in ("canonical", "search", "index", "next", "prev"):
+            self.loaded.add(address)
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def test_every_page_is_built(site):
+    missing = [page for page in toc.pages() if not (site / f"{page}.html").is_file()]
     assert not missing
 
 
-def test_toc_and_notebooks_agree(root):
-    toc = yaml.safe_load((root / "_toc.yml").read_text())
-    named = pages_of(toc)
+def test_toc_and_files_agree(root):
+    named = toc.pages()
     assert len(named) == len(set(named)), "a page stands twice in _toc.yml"
-    notebooks = {
-        path.relative_to(root).with_suffix("").as_posix()
-        for path in (root / "book").rglob("*.ipynb")
-        if ".ipynb_checkpoints" not in path.parts
-    }
-    assert notebooks - set(named) == set(), "not in _toc.yml"
-    without_file = [page for page in named if not any((root / f"{page}{suffix}").is_file() for suffix in (".ipynb", ".md"))]
-    assert not without_file, "in _toc.yml, but there is no such page"
+    files = {path.relative_to(root).with_suffix("").as_posix() for path in (root / "book").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts}
+    assert not files - set(named), "not in _toc.yml"
+    assert not [page for page in named if toc.source(page) is None], "in _toc.yml, but there is no such page"
+
+
+def test_links_and_anchors_lead_somewhere(pages, site):
+    dead = defaultdict(list)
+    for path, page in pages.items():
+        for link in page.links:
+            address, anchor = urldefrag(link)
+            if urlparse(address).scheme:
+                continue
+            target = (path.parent / unquote(address)).resolve() if address else path
+            known = pages.get(target)
+            if not target.exists() or (anchor and known and unquote(anchor) not in known.anchors):
+                dead[path.relative_to(site).as_posix()].append(link)
+    assert not dead
+
+
+def test_nothing_is_loaded_from_elsewhere(pages, site):
+    outside = {address for page in pages.values() for address in page.loaded if re.match(r"(https?:)?//", address)}
+    for path in site.rglob("*.css"):
+        outside |= set(re.findall(r"""(?:url\(|@import\s)["']?((?:https?:)?//[^"')]+)""", path.read_text(encoding="utf-8")))
+    assert not outside
+
+
+def test_no_address_of_a_content_network_is_left(pages):
+    named = {path.name for path in pages if re.search(r"cdn\.jsdelivr|unpkg\.com|cdnjs|googleapis", path.read_text(encoding="utf-8"))}
+    assert not named
+
+
+def test_licences_of_what_is_bundled_are_kept(root):
+    vendor = root / "book/_static/vendor"
+    assert all((folder / "LICENSE").is_file() for folder in vendor.iterdir())
+
+
+def test_each_page_describes_itself(pages, site):
+    for page in toc.pages():
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        for name in ('property="og:title"', 'property="og:description"', 'name="description"', 'name="twitter:card"', 'rel="icon"'):
+            assert name in text, f"{page}: {name}"

@@ -1,0 +1,167 @@
+"""Every page in a real browser, in both themes, on a wide screen and on a phone; nothing may come from elsewhere."""
+
+import re
+
+import pytest
+import toc
+from axe_playwright_python.sync_playwright import Axe
+from browser import typeset
+
+PAGES = [*toc.pages(), "search"]
+SIZES = {1280: 900, 390: 844}
+
+RAW_LATEX = r"""() => {
+    const walk = document.createTreeWalker(document.querySelector("article") ?? document.body, NodeFilter.SHOW_TEXT);
+    const found = [];
+    while (walk.nextNode()) {
+        const node = walk.currentNode;
+        if (node.parentElement.closest("pre, code, script, style, mjx-container, svg")) continue;
+        if (/\$\$|\\[(\[]|\\(begin|end|frac|sum|sqrt|text|math\w+|left|right|cdot|times|partial)\b/.test(node.data)) found.push(node.data.trim().slice(0, 80));
+    }
+    return found;
+}"""
+MATHS_ERRORS = """() => [...document.querySelectorAll(
+    'mjx-container :is([data-mml-node="merror"], [data-mjx-error], [fill="red"], [stroke="red"])')].map(e => e.closest("mjx-container").textContent.slice(0, 80))"""
+NOT_TYPESET = """() => [...document.querySelectorAll("article .math")]
+    .filter(e => !e.querySelector("mjx-container") && !e.closest("mjx-container")).map(e => e.textContent.trim().slice(0, 80))"""
+BROKEN_IMAGES = "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.currentSrc.slice(0, 120))"
+NO_ALT = "() => [...document.querySelectorAll('article img')].filter(i => !i.alt.trim()).map(i => i.currentSrc.slice(0, 120))"
+STICKING_OUT = """() => {
+    const width = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= width) return [];
+    return [...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > width + 1)
+        .slice(0, 3).map(e => `${e.tagName}.${e.className}`.slice(0, 80)).concat("the page scrolls sideways");
+}"""
+
+# Formulas and code have thousands of nodes; one page is looked at whole below.
+AXE_ARTICLE = {"include": [["main"]], "exclude": [["mjx-container"], ["pre"], [".sig"]]}
+COLOURS = {"runOnly": ["color-contrast", "scrollable-region-focusable"]}
+
+
+@pytest.fixture(scope="module")
+def tab(chromium, served):
+    """One tab, reused: it notes what goes wrong, and lets nothing out of the site."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.complaints = []
+
+    def route(route):
+        if route.request.url.startswith((served, "data:", "blob:")):
+            route.continue_()
+        else:
+            page.complaints.append(f"asks for {route.request.url}")
+            route.abort()
+
+    context.route("**/*", route)
+    page.on("console", lambda message: message.type == "error" and page.complaints.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: page.complaints.append(f"script: {error}"))
+    page.on("requestfailed", lambda request: page.complaints.append(f"failed: {request.url}"))
+    page.on("response", lambda response: response.status >= 400 and page.complaints.append(f"{response.status}: {response.url}"))
+    yield page
+    context.close()
+
+
+def open_page(tab, address):
+    tab.complaints.clear()
+    tab.emulate_media(color_scheme="light")
+    tab.set_viewport_size({"width": 1280, "height": SIZES[1280]})
+    tab.goto(address, wait_until="load")
+    typeset(tab)
+
+
+def violations(tab, context=None, options=None):
+    """What axe-core calls serious or critical, as lines."""
+    # preload would fetch style sheets a second time, from addresses that it guesses.
+    found = Axe().run(tab, context=context, options={"resultTypes": ["violations"], "preload": False, **(options or {})})
+    return [
+        f"{rule['id']} ({rule['impact']}): {node['target']} {node['html'][:120]}"
+        for rule in found.response["violations"]
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(tab, served, page):
+    open_page(tab, f"{served}/{page}.html")
+    wrong = {
+        "raw LaTeX": tab.evaluate(RAW_LATEX),
+        "MathJax error": tab.evaluate(MATHS_ERRORS),
+        "not typeset": tab.evaluate(NOT_TYPESET),
+        "image not loaded": tab.evaluate(BROKEN_IMAGES),
+        "image without alternative text": tab.evaluate(NO_ALT),
+    }
+    for theme in ("light", "dark"):
+        tab.emulate_media(color_scheme=theme)
+        tab.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
+        for width, height in SIZES.items():
+            tab.set_viewport_size({"width": width, "height": height})
+            wrong[f"too wide, {theme} {width}"] = tab.evaluate(STICKING_OUT)
+        wrong[f"axe, {theme}"] = violations(tab, AXE_ARTICLE, {} if theme == "light" else COLOURS)
+    wrong["noted"] = tab.complaints
+    assert not {what: found for what, found in wrong.items() if found}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", SIZES)
+def test_whole_page_is_accessible(tab, served, theme, width):
+    """With the theme's own parts, and with every formula."""
+    open_page(tab, f"{served}/{PAGES[1]}.html")
+    tab.emulate_media(color_scheme=theme)
+    tab.wait_for_function(f"document.documentElement.dataset.theme === '{theme}'")
+    tab.set_viewport_size({"width": width, "height": SIZES[width]})
+    assert not violations(tab)
+
+
+@pytest.mark.parametrize("width", SIZES)
+def test_theme_can_be_switched(tab, served, width):
+    open_page(tab, f"{served}/{PAGES[0]}.html")
+    tab.set_viewport_size({"width": width, "height": SIZES[width]})
+    seen = set()
+    for _ in range(3):
+        tab.locator("button.theme-switch-button:visible").first.click()
+        seen.add(tab.evaluate("document.documentElement.dataset.mode"))
+    assert seen == {"auto", "light", "dark"}
+    tab.evaluate("localStorage.clear()")
+
+
+def test_search_finds_a_term(tab, served):
+    open_page(tab, f"{served}/search.html?q=softmax")
+    tab.wait_for_selector("#search-results ul.search li a")
+    assert not tab.complaints
+
+
+def test_copy_buttons(tab, served):
+    open_page(tab, f"{served}/{PAGES[0]}.html")
+    cells = tab.locator("div.cell_input").count()
+    assert cells == 0 or tab.locator("div.cell_input button.copybtn").count() == cells
+
+
+def test_works_without_a_server(chromium, site):
+    """From file://, with the network off: formulas, pictures, the theme, and the list of search results."""
+    context = chromium.new_context(offline=True)
+    tab = context.new_page()
+    wrong = []
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("requestfailed", lambda request: wrong.append(request.url))
+    for page in PAGES[:3]:
+        tab.goto((site / f"{page}.html").as_uri())
+        typeset(tab)
+        wrong += tab.evaluate(NOT_TYPESET) + tab.evaluate(BROKEN_IMAGES)
+    assert not wrong
+    tab.goto((site / "search.html").as_uri() + "?q=softmax")
+    tab.wait_for_selector("#search-results ul.search li a")
+    context.close()
+
+
+def test_checks_catch_what_they_look_for(chromium):
+    """Each look at a page sees the fault when it is there."""
+    tab = chromium.new_page(viewport={"width": 390, "height": 844})
+    tab.set_content(
+        r"""<html lang="en"><title>x</title><main><article><p>a \frac{1}{2} b</p><span class="math">x</span><img src="data:,">
+        <mjx-container><svg><g fill="red"></g></svg></mjx-container><div style="width:900px">wide</div></article></main></html>"""
+    )
+    for look in (RAW_LATEX, NOT_TYPESET, BROKEN_IMAGES, NO_ALT, MATHS_ERRORS, STICKING_OUT):
+        assert tab.evaluate(look), look
+    assert any(re.match(r"image-alt \(critical\)", line) for line in violations(tab, AXE_ARTICLE))
+    tab.close()
