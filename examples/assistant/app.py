@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -93,7 +94,8 @@ class Assistant:
         except sqlite3.Error:
             return Answer(tool, escalation="unavailable", cost=cost)
         finally:
-            self.connection.set_trace_callback(None)
+            with suppress(sqlite3.Error):  # a closed connection has nothing to stop counting
+                self.connection.set_trace_callback(None)
 
     def _orders(self, question: str, token: str | None, cost: Cost) -> Answer:
         """Own orders as evidence; for what is not there one refusal, whether it is somebody else's or nobody's."""

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 
 os.environ.setdefault("DISABLE_TQDM", "1")  # bm25s would otherwise look for notebook widgets to draw a progress bar with
 import bm25s  # noqa: E402
@@ -52,11 +53,12 @@ def split_sentences(text: str) -> list[str]:
     return [s for s in re.split(r"(?<=[.!?])\s+", text.strip()) if s]
 
 
-def words(text: str) -> list[str]:
+@lru_cache(maxsize=4096)  # titles and sentences come back with every question
+def words(text: str) -> tuple[str, ...]:
     """Lower-case stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
     stems = bm25s.tokenize([text], token_pattern=r"(?u)\b\w+\b", stopwords=STOPWORDS, stemmer=STEMMER.stemWords,
                            return_ids=False, show_progress=False)[0]
-    return [SYNONYMS.get(stem, stem) for stem in stems]
+    return tuple(SYNONYMS.get(stem, stem) for stem in stems)
 
 
 def load_passages(connection: sqlite3.Connection, today: date) -> list[Passage]:
@@ -92,7 +94,7 @@ class Index:
         self.passages = list(passages)
         self._bags = [words(f"{p.title} {p.text}") for p in self.passages]
         self._bm25 = bm25s.BM25(backend="numpy")
-        self._bm25.index(self._bags, show_progress=False)
+        self._bm25.index(list(map(list, self._bags)), show_progress=False)
         self._frequency = defaultdict(int)
         for bag in self._bags:
             for word in set(bag):
@@ -112,8 +114,8 @@ class Index:
     def search(self, question: str, k: int = 8) -> list[Hit]:
         """The k best passages with a positive score, best first; equal scores in the order of their ids."""
         query = words(question)
-        if not query:
+        if all(word.isdigit() for word in query):  # figures alone are about everything and nothing
             return []
-        scores = self._bm25.get_scores(query)
+        scores = self._bm25.get_scores(list(query))
         order = sorted(range(len(scores)), key=lambda i: (-scores[i], self.passages[i].id))[:k]
         return [Hit(self.passages[i], float(scores[i]), self.coverage(query, self._bags[i])) for i in order if scores[i] > 0]

@@ -1,0 +1,35 @@
+"""The assistant is imported as a reader imports it: with examples/ on the path."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+if str(EXAMPLES) not in sys.path:
+    sys.path.insert(0, str(EXAMPLES))
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory):
+    """The path of a freshly built shop."""
+    from assistant import build
+
+    return build(tmp_path_factory.mktemp("shop") / "shop.sqlite")
+
+
+@pytest.fixture(scope="session")
+def connection(database):
+    """A read-only connection, as the application has it."""
+    from assistant import open_shop
+
+    connection = open_shop(database)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(scope="session")
+def assistant(connection):
+    from assistant import Assistant
+
+    return Assistant(connection)
