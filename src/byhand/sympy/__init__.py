@@ -7,7 +7,7 @@ any number of digits. One sequence is one sp.Matrix with a row for each position
 
 from . import attention, embedding, feed_forward, linear, loss, norm, optimizer, position, softmax, transformer
 from .derivation import Derivation
-from .forward_mode import witness
+from .forward_mode import witness, witnesses
 
 __all__ = [
     "Derivation",
@@ -22,4 +22,5 @@ __all__ = [
     "softmax",
     "transformer",
     "witness",
+    "witnesses",
 ]

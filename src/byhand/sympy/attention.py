@@ -1,14 +1,16 @@
 """Scaled dot-product attention, one head, stage by stage, and its gradients."""
 
-from collections.abc import Sequence
-
 import sympy as sp
 
 from .derivation import Derivation, derive, symbols
 from .linear import linear
+from .rows import each_row
 from .softmax import Mask, softmax
 
+STATED = r"\operatorname{softmax}\left(Q K^\top / \sqrt{d_k}\right) V"
 
+
+@each_row("q")
 def scores(q: sp.Matrix, k: sp.Matrix) -> sp.Matrix:
     """S = q kᵀ / √d_k"""
     return q * k.T / sp.sqrt(q.cols)
@@ -25,9 +27,7 @@ def attention(q: sp.Matrix, k: sp.Matrix, v: sp.Matrix, mask: Mask | None = None
 
 def attention_mask(t_q: int, t_k: int, mask: Mask | None = None, causal: bool = False) -> tuple[tuple[bool, ...], ...]:
     """The given mask and the causal one (key j ≤ query i + t_k − t_q) together."""
-    return tuple(
-        tuple((mask is None or bool(mask[i][j])) and (not causal or j <= i + t_k - t_q) for j in range(t_k)) for i in range(t_q)
-    )
+    return tuple(tuple((mask is None or bool(mask[i][j])) and (not causal or j <= i + t_k - t_q) for j in range(t_k)) for i in range(t_q))
 
 
 def columns(x: sp.Matrix, start: int, stop: int) -> sp.Matrix:
@@ -40,9 +40,7 @@ def side_by_side(*blocks: sp.Matrix) -> sp.Matrix:
     return sp.ImmutableMatrix.hstack(*blocks)
 
 
-def attention_derivation(
-    t_q: int = 2, t_k: int = 2, d_k: int = 2, d_v: int = 2, mask: Mask | None = None, causal: bool = False
-) -> dict[str, Derivation]:
+def attention_derivation(t_q: int = 2, t_k: int = 2, d_k: int = 2, d_v: int = 2, mask: Mask | None = None, causal: bool = False) -> dict[str, Derivation]:
     """dv = Aᵀ dy,  dA = dy vᵀ,  dS = A ⊙ (dA − Σ dA ⊙ A),  dq = dS k / √d_k,  dk = dSᵀ q / √d_k
 
     dA and dS are derived at their own stage, from A v and from softmax(S) v; dq, dk and dv from the whole operation in one piece.
@@ -56,14 +54,20 @@ def attention_derivation(
     whole = {"saved": _pairs(free, softmax(scores(q, k), allowed))}
     y, rules = attention(q, k, v, allowed), attention_rules(q, k, v, dy, free)
     return {
-        "dv": derive(name, y, inputs, "v", rules["v"], r"dV = A^\top dY", **whole),
-        "dA": derive(name, linear(a, v), {"A": a, "v": v, "dy": dy}, "A", rules["A"], r"dA = dY\,V^\top"),
+        "dv": derive(name, y, inputs, "v", rules["v"], STATED, r"dV = A^\top dY", **whole),
+        "dA": derive(name, linear(a, v), {"A": a, "v": v, "dy": dy}, "A", rules["A"], "A V", r"dA = dY\,V^\top"),
         "dS": derive(
-            name, linear(softmax(s, allowed), v), {"S": s, "v": v, "dy": dy}, "S", rules["S"],
-            r"dS = A \odot \left(dA - \textstyle\sum_j dA_j A_j\right)", saved=_pairs(free, softmax(s, allowed)),
+            name,
+            linear(softmax(s, allowed), v),
+            {"S": s, "v": v, "dy": dy},
+            "S",
+            rules["S"],
+            r"\operatorname{softmax}(S)\,V",
+            r"dS = A \odot \left(dA - \textstyle\sum_j dA_j A_j\right)",
+            saved=_pairs(free, softmax(s, allowed)),
         ),
-        "dq": derive(name, y, inputs, "q", rules["q"], r"dQ = dS\,K / \sqrt{d_k}", **whole),
-        "dk": derive(name, y, inputs, "k", rules["k"], r"dK = dS^\top Q / \sqrt{d_k}", **whole),
+        "dq": derive(name, y, inputs, "q", rules["q"], STATED, r"dQ = dS\,K / \sqrt{d_k}", **whole),
+        "dk": derive(name, y, inputs, "k", rules["k"], STATED, r"dK = dS^\top Q / \sqrt{d_k}", **whole),
     }
 
 
@@ -75,9 +79,7 @@ def attention_rules(q: sp.Matrix, k: sp.Matrix, v: sp.Matrix, dy: sp.Matrix, wei
     return {"v": weights.T * dy, "A": d_a, "S": d_s, "q": d_s * k / root, "k": d_s.T * q / root}
 
 
-def self_attention_derivation(
-    time: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1, causal: bool = False
-) -> dict[str, Derivation]:
+def self_attention_derivation(time: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1, causal: bool = False) -> dict[str, Derivation]:
     """dx = dq w_qᵀ + dk w_kᵀ + dv w_vᵀ: x is used three times, so three gradients meet in it
 
     One head, from x through all three projections to y = attention(x w_q, x w_k, x w_v), differentiated in one piece; and the
@@ -93,10 +95,10 @@ def self_attention_derivation(
     y, rules = attention(q, k, v, allowed), attention_rules(q, k, v, dy, a)
     dx = rules["q"] * w_q.T + rules["k"] * w_k.T + rules["v"] * w_v.T
     return {
-        "dx": derive(name, y, inputs, "x", dx, r"dX = dQ\,W_Q^\top + dK\,W_K^\top + dV\,W_V^\top", **saved),
-        "dw_q": derive(name, y, inputs, "w_q", x.T * rules["q"], r"dW_Q = X^\top dQ", **saved),
-        "dw_k": derive(name, y, inputs, "w_k", x.T * rules["k"], r"dW_K = X^\top dK", **saved),
-        "dw_v": derive(name, y, inputs, "w_v", x.T * rules["v"], r"dW_V = X^\top dV", **saved),
+        "dx": derive(name, y, inputs, "x", dx, STATED, r"dX = dQ\,W_Q^\top + dK\,W_K^\top + dV\,W_V^\top", **saved),
+        "dw_q": derive(name, y, inputs, "w_q", x.T * rules["q"], STATED, r"dW_Q = X^\top dQ", **saved),
+        "dw_k": derive(name, y, inputs, "w_k", x.T * rules["k"], STATED, r"dW_K = X^\top dK", **saved),
+        "dw_v": derive(name, y, inputs, "w_v", x.T * rules["v"], STATED, r"dW_V = X^\top dV", **saved),
     }
 
 
@@ -111,8 +113,8 @@ def cross_attention_derivation(t_q: int = 2, t_k: int = 2, d_model: int = 2, d_k
     y, rules, name = attention(q, k, v), attention_rules(q, k, v, dy, a), "cross-attention"
     dmemory = rules["k"] * w_k.T + rules["v"] * w_v.T
     return {
-        "dx": derive(name, y, inputs, "x", rules["q"] * w_q.T, r"dX = dQ\,W_Q^\top", **saved),
-        "dmemory": derive(name, y, inputs, "memory", dmemory, r"dM = dK\,W_K^\top + dV\,W_V^\top", **saved),
+        "dx": derive(name, y, inputs, "x", rules["q"] * w_q.T, STATED, r"dX = dQ\,W_Q^\top", **saved),
+        "dmemory": derive(name, y, inputs, "memory", dmemory, STATED, r"dM = dK\,W_K^\top + dV\,W_V^\top", **saved),
     }
 
 

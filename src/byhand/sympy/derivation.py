@@ -28,9 +28,11 @@ class Derivation:
     result      name of what is derived: "dx", "dw", …
     inputs      the symbols by name, in the order of the operation's arguments; dy is the upstream gradient
     definition  the operation's output, written out on the symbols
-    derivative  what SymPy makes of it
+    derivative  what SymPy's differentiation gives, as it comes
+    simplified  the same, rewritten by SymPy in the values that the forward pass saved, where a rewriting is known
     textbook    the rule that the textbook gives, in the symbols and in the values that the forward pass saved
-    saved       those values and what they stand for: softmax's p, layer norm's x̂ and σ
+    saved       those values and what they stand for, in the order in which they are computed: layer norm's σ, then x̂
+    stated      the operation in matrix form, LaTeX
     formula     the rule in matrix form, LaTeX
     relation    a substitution that holds by definition and lets roots cancel in the proof
     note        anything to be said beside it
@@ -42,7 +44,9 @@ class Derivation:
     definition: sp.Matrix
     derivative: sp.Matrix
     textbook: sp.Matrix
+    stated: str
     formula: str
+    simplified: sp.Matrix | None = None
     saved: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     relation: Mapping[sp.Expr, sp.Expr] = field(default_factory=dict)
     note: str = ""
@@ -54,7 +58,9 @@ class Derivation:
     @cached_property
     def difference(self) -> sp.ImmutableMatrix:
         """derivative − textbook, each entry brought over one denominator and multiplied out: 0 where the two are equal."""
-        full = self.textbook.subs(self.saved, simultaneous=True)
+        full = self.textbook
+        for name, value in reversed(self.saved.items()):
+            full = full.subs(name, value)
         return sp.ImmutableMatrix((self.derivative - full).applyfunc(lambda entry: reduced(entry.subs(self.relation))))
 
     @property
@@ -93,32 +99,36 @@ class Derivation:
         return result if like is None or np.size(like) != result.size else result.reshape(np.shape(like))
 
     def to_latex(self, row: int = 0, col: int = 0) -> str:
-        """Definition, derivative and rule at one entry, then the rule in matrix form; long expressions are only counted."""
-        lines = [rf"y &= {_shown(self.definition)}", rf"{self._symbol(row, col)} &= {_shown(self.derivative[row, col])}"]
-        if self.textbook[row, col] != self.derivative[row, col]:
-            lines.append(rf"&= {_shown(self.textbook[row, col])}")
-        used = self.textbook[row, col].free_symbols
-        lines += [rf"{sp.latex(symbol)} &= {_shown(value)}" for symbol, value in self.saved.items() if symbol in used]
-        return "\n".join([r"\begin{aligned}", " \\\\\n".join([*lines, rf"{self.formula} &"]), r"\end{aligned}"])
+        """Operation, derivative and rule at one entry, what the forward pass saved, the rule in matrix form, and the verdict."""
+        lines = [_equation(self.stated, self.definition)]
+        steps = [matrix[row, col] for matrix in (self.derivative, self.simplified, self.textbook) if matrix is not None]
+        steps = [step for step in dict.fromkeys(steps) if step not in self.definition]  # equal forms once
+        lines += [_equation(self._name_of(row, col) if step is steps[0] else "", step) for step in steps]
+        saved = self.textbook[row, col].free_symbols
+        saved |= {symbol for name in saved & self.saved.keys() for symbol in self.saved[name].free_symbols}
+        lines += [_equation(sp.latex(name), value) for name, value in self.saved.items() if name in saved]
+        lines += [self.formula.replace("=", "&=", 1), rf"&\quad\text{{{self.verdict}}}"]
+        return "\n".join([r"\begin{aligned}", " \\\\\n".join(lines), r"\end{aligned}"])
 
-    def _symbol(self, row, col):
+    def _name_of(self, row, col):
         source = self.inputs.get(self.result.removeprefix("d"))
-        if source is None or source.shape != self.derivative.shape:
-            return rf"\text{{{self.result}}}_{{{row}{col}}}"
-        return rf"\frac{{\partial L}}{{\partial {sp.latex(source[row, col])}}}"
+        if source is not None:
+            return rf"\frac{{\partial L}}{{\partial {sp.latex(source[row, col])}}}"
+        return "" if len(self.derivative) == 1 else f"{self.result[0].upper()}_{{{row}{col}}}"
+
+    @property
+    def verdict(self) -> str:
+        entries = len(self.difference)
+        if self.difference_is_zero:
+            return f"derivative − rule = 0 in all {entries} entries" if entries > 1 else "derivative − rule = 0"
+        return f"derivative − rule is not 0 in {sum(entry != 0 for entry in self.difference)} of {entries} entries"
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.to_latex()}$"
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {matrix.rows}×{matrix.cols}" for name, matrix in self.inputs.items())
-        entries = len(self.difference)
-        if self.difference_is_zero:
-            verdict = f"derivative − textbook = 0 in all {entries} entries" if entries > 1 else "derivative − textbook = 0"
-        else:
-            wrong = sum(entry != 0 for entry in self.difference)
-            verdict = f"derivative − textbook is not 0 in {wrong} of {entries} entries"
-        return "\n".join(filter(None, [f"{self.name}  ({sizes})", verdict, self.note]))
+        return "\n".join(filter(None, [f"{self.name}  ({sizes})", self.verdict, self.note]))
 
 
 def derive(
@@ -127,13 +137,19 @@ def derive(
     inputs: Mapping[str, sp.Matrix],
     wrt: str,
     textbook: sp.Matrix,
+    stated: str,
     formula: str,
+    simplify=None,
     **details,
 ) -> Derivation:
-    """∂L/∂wrt for L = Σ dy ⊙ output, by SymPy, entry by entry; `inputs` holds the symbols, dy among them unless the output is L itself."""
+    """∂L/∂wrt for L = Σ dy ⊙ output, by SymPy, entry by entry
+
+    `inputs` holds the symbols, dy among them unless the output is L itself. `simplify` rewrites one entry in the saved values.
+    """
     loss = sum(dy * y for dy, y in zip(inputs["dy"], output)) if "dy" in inputs else output[0]
     derivative = inputs[wrt].applyfunc(lambda entry: sp.diff(loss, entry))
-    return Derivation(operation, f"d{wrt}", inputs, output, derivative, textbook, formula, **details)
+    simplified = derivative.applyfunc(simplify) if simplify else None
+    return Derivation(operation, f"d{wrt}", inputs, output, derivative, textbook, stated, formula, simplified, **details)
 
 
 def reduced(expression: sp.Expr) -> sp.Expr:
@@ -162,6 +178,10 @@ def reduced(expression: sp.Expr) -> sp.Expr:
     return sp.expand(numerator)
 
 
-def _shown(value):
-    operations = value.count_ops() if isinstance(value, sp.Expr) else sum(entry.count_ops() for entry in value)
-    return sp.latex(value) if operations <= LONGEST else rf"\text{{({operations} operations)}}"
+def _equation(left, right):
+    """left &= right, with a long right side only counted, and a matrix of one entry without brackets."""
+    if isinstance(right, sp.MatrixBase):
+        right = right[0] if len(right) == 1 else right
+    operations = right.count_ops() if isinstance(right, sp.Expr) else sum(entry.count_ops() for entry in right)
+    long = rf"\text{{an expression of {operations} operations}}"
+    return f"{left} &= {sp.latex(right) if operations <= LONGEST else long}"

@@ -1,6 +1,6 @@
 """Exact numbers: into them, and into a form worth reading."""
 
-from functools import lru_cache
+from functools import cache
 from numbers import Integral
 
 import numpy as np
@@ -45,7 +45,7 @@ def parameters(params: dict) -> dict[str, sp.ImmutableMatrix]:
     return {name: value.reshape(1, len(value)) if name.split(".")[-1] in VECTORS else value for name, value in exact.items()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def tidy(value: sp.Expr) -> sp.Expr:
     """value in an equal form that is no longer than it was; a logarithm of a power becomes a multiple of a logarithm."""
     if not value.args:

@@ -4,8 +4,10 @@ import sympy as sp
 
 from .derivation import Derivation, derive, symbols
 from .linear import linear
+from .rows import each_row
 
 
+@each_row("x")
 def relu(x: sp.Matrix) -> sp.Matrix:
     """y = x where x > 0, else 0"""
     return x.applyfunc(lambda value: sp.Piecewise((value, value > 0), (0, True)))
@@ -25,7 +27,7 @@ def relu_derivation(n: int = 3) -> dict[str, Derivation]:
     note = "at x = 0 there is no derivative; the rule's 0 is a choice (relu_at_zero)"
     textbook = gate(x).multiply_elementwise(dy)
     formula = r"dX = dY \odot \mathbf{1}[X > 0]"
-    return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, formula, note=note)}
+    return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, r"\max(0, X)", formula, note=note)}
 
 
 def relu_at_zero() -> dict[str, sp.Expr]:
@@ -58,7 +60,8 @@ def feed_forward_derivation(rows: int = 1, d_model: int = 2, d_ff: int = 3) -> d
         "w_2": (relu(hidden).T * dy, r"dW_2 = \max(0, H)^\top dY"),
         "b_2": (over_rows * dy, r"db_2 = \textstyle\sum_{\text{rows}} dY"),
     }
-    return {f"d{name}": derive("feed-forward", y, inputs, name, rule, formula) for name, (rule, formula) in rules.items()}
+    stated = r"\max(0, X W_1 + b_1)\,W_2 + b_2"
+    return {f"d{name}": derive("feed-forward", y, inputs, name, rule, stated, formula) for name, (rule, formula) in rules.items()}
 
 
 def gate(x: sp.Matrix) -> sp.Matrix:

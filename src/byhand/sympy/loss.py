@@ -1,12 +1,13 @@
 """Cross-entropy with label smoothing, and its gradient p − q."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import sympy as sp
 
 from .derivation import Derivation, derive, symbols
 from .exact import setting, tidied, tidy
-from .softmax import softmax
+from .softmax import in_probabilities, softmax
 
 REDUCTIONS = ("mean", "sum", "last")
 
@@ -89,5 +90,6 @@ def cross_entropy_derivation(vocab: int = 4, targets: Sequence[int] = (2,), redu
     n = weights[-1] ** -1
     formula = r"dZ = p - q" if n == 1 else rf"dZ = \tfrac{{1}}{{{n}}}(p - q)"
     note = f"targets {', '.join(map(str, targets))} of {vocab}, reduction {reduction}"
-    inputs = {"logits": logits, "smoothing": sp.Matrix([[eps]])}
-    return {"dlogits": derive("softmax and cross-entropy", y, inputs, "logits", rule, formula, saved=saved, note=note)}
+    stated, inputs = r"L", {"logits": logits, "smoothing": sp.Matrix([[eps]])}
+    in_p = partial(in_probabilities, x=logits, p=p)
+    return {"dlogits": derive("softmax and cross-entropy", y, inputs, "logits", rule, stated, formula, in_p, saved=saved, note=note)}

@@ -3,6 +3,7 @@
 import sympy as sp
 
 from .derivation import Derivation, derive, symbols
+from .rows import each_row
 
 
 def layer_norm(x: sp.Matrix, gamma: sp.Matrix, beta: sp.Matrix, eps: sp.Expr = sp.Rational(1, 100000)) -> sp.Matrix:
@@ -15,16 +16,19 @@ def layer_norm(x: sp.Matrix, gamma: sp.Matrix, beta: sp.Matrix, eps: sp.Expr = s
     return gain_and_shift(normalise(x, mu, variance(x, mu), eps), gamma, beta)
 
 
+@each_row("x")
 def mean(x: sp.Matrix) -> sp.Matrix:
     """μ = Σ_i x_i / d, one a row"""
     return x * sp.ones(x.cols, 1) / x.cols
 
 
+@each_row("x", "mu")
 def variance(x: sp.Matrix, mu: sp.Matrix) -> sp.Matrix:
     """σ² = Σ_i (x_i − μ)² / d, one a row"""
     return (x - mu * sp.ones(1, x.cols)).applyfunc(lambda deviation: deviation**2) * sp.ones(x.cols, 1) / x.cols
 
 
+@each_row("x", "mu", "var")
 def normalise(x: sp.Matrix, mu: sp.Matrix, var: sp.Matrix, eps: sp.Expr) -> sp.Matrix:
     """x̂ = (x − μ) / √(σ² + ε)"""
     if sp.sympify(eps).is_negative:
@@ -34,6 +38,7 @@ def normalise(x: sp.Matrix, mu: sp.Matrix, var: sp.Matrix, eps: sp.Expr) -> sp.M
     return sp.ImmutableMatrix(x.rows, x.cols, lambda i, j: (x[i, j] - mu[i]) / sp.sqrt(var[i] + eps))
 
 
+@each_row("normalised")
 def gain_and_shift(normalised: sp.Matrix, gamma: sp.Matrix, beta: sp.Matrix) -> sp.Matrix:
     """y = γ x̂ + β"""
     return sp.ImmutableMatrix(normalised.rows, normalised.cols, lambda i, j: gamma[j] * normalised[i, j] + beta[j])
@@ -51,19 +56,52 @@ def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     var = variance(x, mu)
     hat = sp.Matrix(rows, d, lambda i, j: sp.Symbol(rf"\hat{{x}}_{{{i}{j}}}" if rows > 1 else rf"\hat{{x}}_{{{j}}}", real=True))
     sigma = [sp.Symbol(rf"\sigma_{{{i}}}" if rows > 1 else r"\sigma", positive=True) for i in range(rows)]
-    saved = {sigma[i]: sp.sqrt(var[i] + eps) for i in range(rows)} | dict(zip(hat, normalise(x, mu, var, eps)))
+    saved = {sigma[i]: sp.sqrt(var[i] + eps) for i in range(rows)}
+    saved |= {hat[i, j]: (x[i, j] - mu[i]) / sigma[i] for i in range(rows) for j in range(d)}
 
     dhat = sp.Matrix(rows, d, lambda i, j: gamma[j] * dy[i, j])
-    along_ones, along_hat = mean(dhat), mean(dhat.multiply_elementwise(hat))
+    over_rows, along_ones, along_hat = sp.ones(1, rows), mean(dhat), mean(dhat.multiply_elementwise(hat))
     dx = sp.Matrix(rows, d, lambda i, j: (dhat[i, j] - along_ones[i] - hat[i, j] * along_hat[i]) / sigma[i])
     formula = r"dX = \frac{1}{\sigma}\left(d\hat{X} - \overline{d\hat{X}} - \hat{x}\,\overline{d\hat{X} \odot \hat{x}}\right),\quad d\hat{X} = \gamma \odot dY"
+    dgamma, dbeta = r"d\gamma = \textstyle\sum_{\text{rows}} dY \odot \hat{x}", r"d\beta = \textstyle\sum_{\text{rows}} dY"
     # σ taken as the unknown in place of ε, so that the root is gone; with several rows each has a root of its own
     relation = {eps: sigma[0] ** 2 - var[0]} if rows == 1 else {}
-    shared = {"saved": saved, "relation": relation}
+    shared = {"stated": r"\gamma \odot \hat{x} + \beta", "saved": saved, "relation": relation}
     return {
-        "dx": derive("layer norm", y, inputs, "x", dx, formula, **shared),
-        "dgamma": derive(
-            "layer norm", y, inputs, "gamma", sp.ones(1, rows) * dy.multiply_elementwise(hat), r"d\gamma = \textstyle\sum_{\text{rows}} dY \odot \hat{x}", **shared
-        ),
-        "dbeta": derive("layer norm", y, inputs, "beta", sp.ones(1, rows) * dy, r"d\beta = \textstyle\sum_{\text{rows}} dY", **shared),
+        "dx": derive("layer norm", y, inputs, "x", dx, formula=formula, **shared),
+        "dgamma": derive("layer norm", y, inputs, "gamma", over_rows * dy.multiply_elementwise(hat), formula=dgamma, **shared),
+        "dbeta": derive("layer norm", y, inputs, "beta", over_rows * dy, formula=dbeta, **shared),
     }
+
+
+def normalise_derivation(d: int = 3) -> dict[str, Derivation]:
+    """The three ways from x to x̂ = (x − μ)/σ, one small step each: dx = dy/σ directly,  dμ = −Σ dy/σ,  dσ² = −½ Σ dy (x − μ)/σ³
+
+    Here x, μ and σ² count as independent. The whole is put together by mean_derivation and variance_derivation:
+    dx + dμ/d + dσ² · 2(x − μ)/d.
+    """
+    x, dy, mu, var = symbols("x", 1, d), symbols("dy", 1, d), sp.Symbol("mu", real=True), sp.Symbol("v", positive=True)
+    eps, sigma = sp.Symbol("epsilon", nonnegative=True), sp.Symbol("sigma", positive=True)
+    inputs = {"x": x, "mu": sp.Matrix([[mu]]), "var": sp.Matrix([[var]]), "eps": sp.Matrix([[eps]]), "dy": dy}
+    y, pull = normalise(x, inputs["mu"], inputs["var"], eps), sum(dy[j] * (x[j] - mu) for j in range(d))
+    shared = {"stated": r"\hat{x}", "saved": {sigma: sp.sqrt(var + eps)}}
+    dmu, dvar = sp.Matrix([[-sum(dy) / sigma]]), sp.Matrix([[-pull / (2 * sigma**3)]])
+    return {
+        "dx": derive("normalise", y, inputs, "x", dy / sigma, formula=r"dX = dY / \sigma", **shared),
+        "dmu": derive("normalise", y, inputs, "mu", dmu, formula=r"d\mu = -\textstyle\sum_j dY_j / \sigma", **shared),
+        "dvar": derive("normalise", y, inputs, "var", dvar, formula=r"d\sigma^2 = -\tfrac{1}{2}\textstyle\sum_j dY_j (x_j - \mu) / \sigma^3", **shared),
+    }
+
+
+def mean_derivation(d: int = 3) -> dict[str, Derivation]:
+    """dx_i = dμ / d"""
+    x, dy = symbols("x", 1, d), symbols("dy", 1, 1)
+    return {"dx": derive("mean", mean(x), {"x": x, "dy": dy}, "x", dy * sp.ones(1, d) / d, r"\mu", r"dX = d\mu / d")}
+
+
+def variance_derivation(d: int = 3) -> dict[str, Derivation]:
+    """dx_i = dσ² · 2 (x_i − μ) / d, μ counted as moving with x: its own share is 0, since the deviations sum to 0"""
+    x, dy, mu = symbols("x", 1, d), symbols("dy", 1, 1), sp.Symbol("mu", real=True)
+    y = variance(x, mean(x))
+    rule = sp.Matrix(1, d, lambda _, i: dy[0] * 2 * (x[i] - mu) / d)
+    return {"dx": derive("variance", y, {"x": x, "dy": dy}, "x", rule, r"\sigma^2", r"dX = d\sigma^2 \cdot 2(x - \mu) / d", saved={mu: mean(x)[0]})}

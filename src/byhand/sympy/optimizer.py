@@ -72,7 +72,7 @@ def update(m_hat: sp.Matrix, v_hat: sp.Matrix, lr: sp.Expr, eps: sp.Expr) -> sp.
 def adam_derivation(steps: int = 2) -> dict[str, Derivation]:
     """m̂ = Σ_i β₁^(t−i) g_i / Σ_i β₁^(t−i),  v̂ likewise with β₂ and g²:  averages in which the latest gradient weighs most
 
-    The recurrence unrolled for t = `steps` gradients of one number θ, beside the closed form. `dtheta` is θ's total change; at
+    The recurrence unrolled for t = `steps` gradients of one number θ, beside the closed form. `change` is θ's; at
     t = 1 it is −lr · g / (|g| + ε), so −lr · sign(g) as ε → 0 (first_step_limit).
     """
     theta, g = symbols("theta", 1, 1), symbols("g", 1, steps)
@@ -89,15 +89,15 @@ def adam_derivation(steps: int = 2) -> dict[str, Derivation]:
     change = -sum(update(sp.Matrix([[a]]), sp.Matrix([[b]]), lr, eps)[0] for a, b in zip(mean_g, mean_square))
     name = f"Adam, t = {steps}"
 
-    def one(result, unrolled, closed, formula):
-        return Derivation(name, result, inputs, sp.Matrix([unrolled]), sp.Matrix([unrolled]), sp.Matrix([closed]), formula)
+    total = r"\theta_t - \theta_0 = -\eta \sum_{s \le t} \frac{\hat{m}_s}{\sqrt{\hat{v}_s} + \epsilon}"
+
+    def one(result, unrolled, closed, stated, formula):
+        return Derivation(name, result, inputs, sp.Matrix([unrolled]), sp.Matrix([unrolled]), sp.Matrix([closed]), stated, formula)
 
     return {
-        "m_hat": one("m_hat", m_hat[0], mean_g[-1], r"\hat{m}_t = \frac{\sum_i \beta_1^{t-i} g_i}{\sum_i \beta_1^{t-i}}"),
-        "v_hat": one("v_hat", v_hat[0], mean_square[-1], r"\hat{v}_t = \frac{\sum_i \beta_2^{t-i} g_i^2}{\sum_i \beta_2^{t-i}}"),
-        "dtheta": one(
-            "dtheta", (value["theta"] - theta)[0], change, r"\theta_t - \theta_0 = -\eta \sum_{s \le t} \frac{\hat{m}_s}{\sqrt{\hat{v}_s} + \epsilon}"
-        ),
+        "m_hat": one("m_hat", m_hat[0], mean_g[-1], r"\hat{m}_t", r"\hat{m}_t = \frac{\sum_i \beta_1^{t-i} g_i}{\sum_i \beta_1^{t-i}}"),
+        "v_hat": one("v_hat", v_hat[0], mean_square[-1], r"\hat{v}_t", r"\hat{v}_t = \frac{\sum_i \beta_2^{t-i} g_i^2}{\sum_i \beta_2^{t-i}}"),
+        "change": one("change", (value["theta"] - theta)[0], change, r"\theta_t - \theta_0", total),
     }
 
 

@@ -1,14 +1,17 @@
 """Softmax over each row, with a mask."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import sympy as sp
 
 from .derivation import Derivation, derive, symbols
+from .rows import each_row
 
 Mask = Sequence[Sequence[bool]]
 
 
+@each_row("x", "mask")
 def softmax(x: sp.Matrix, mask: Mask | None = None) -> sp.Matrix:
     """y_i = e^(x_i) / Σ_j e^(x_j), the sum over the entries that take part
 
@@ -39,13 +42,25 @@ def softmax_derivation(n: int = 3, allowed: Sequence[bool] | None = None) -> dic
     saved = {p[j]: y[j] for j in range(n) if allowed[j]}
     name = "softmax" if all(allowed) else "masked softmax"
     note = "" if all(allowed) else f"masked: {', '.join(str(j) for j in range(n) if not allowed[j])}"
+    stated, in_p = r"p = \operatorname{softmax}(x)", partial(in_probabilities, x=x, p=p)
     jacobian = Derivation(
-        name, "jacobian", {"x": x}, y, y.jacobian(x), sp.diag(*p) - p.T * p, r"J = \operatorname{diag}(p) - p^\top p", saved, note=note
-    )
+        name, "jacobian", {"x": x}, y, y.jacobian(x), sp.diag(*p) - p.T * p, stated,
+        r"J = \operatorname{diag}(p) - p^\top p", y.jacobian(x).applyfunc(in_p), saved, note=note,
+    )  # fmt: skip
     inner = sum(dy[j] * p[j] for j in range(n))
     rule = sp.Matrix(1, n, lambda _, i: p[i] * (dy[i] - inner))
     formula = r"dX = p \odot \left(dP - \textstyle\sum_j dP_j\,p_j\right)"
-    return {"jacobian": jacobian, "dx": derive(name, y, {"x": x, "dy": dy}, "x", rule, formula, saved=saved, note=note)}
+    return {"jacobian": jacobian, "dx": derive(name, y, {"x": x, "dy": dy}, "x", rule, stated, formula, in_p, saved=saved, note=note)}
+
+
+def in_probabilities(expression: sp.Expr, x: sp.Matrix, p: sp.Matrix) -> sp.Expr:
+    """The expression with e^(x_j) = p_j Z, where Z = Σ_j e^(x_j), multiplied out: Z cancels. Each row has a Z of its own."""
+    for i in range(x.rows):
+        taking_part = [j for j in range(x.cols) if p[i, j] != 0]
+        total = sp.Dummy("Z", positive=True)
+        expression = expression.subs(sum(sp.exp(x[i, j]) for j in taking_part), total)
+        expression = expression.subs({sp.exp(x[i, j]): p[i, j] * total for j in taking_part})
+    return sp.expand(expression)
 
 
 def mask_limit(n: int = 3, masked: int = 0) -> sp.Matrix:

@@ -7,25 +7,19 @@ import sympy as sp
 
 from ..config import Config
 from . import attention, embedding, feed_forward, linear, norm, position, softmax
-from .exact import parameters, setting, tidied
+from .carry import Digits, Exact
+from .exact import parameters, setting
 
 
 class Forward(NamedTuple):
-    """logits: one matrix (time, vocab) for each sequence. activations: by dotted name, one entry for each sequence,
-    which is a matrix (time, ·), or one matrix for each head."""
+    """logits: one matrix (time, vocab) for each sequence.
+
+    activations, by dotted name: one entry for each sequence, which is a matrix (time, ·) or a tuple of one matrix for each head,
+    so that `[batch][row, column]` and `[batch][head][row, column]` find a number. The positions are one matrix for all.
+    """
 
     logits: tuple[sp.Matrix, ...]
     activations: dict
-
-
-class Exact:
-    """Carries exact matrices through the network: each stage is its own definition, put into a short form."""
-
-    def start(self, params: dict) -> dict:
-        return parameters(params)
-
-    def apply(self, stage, *inputs, **settings):
-        return tidied(stage(*inputs, **settings))
 
 
 def forward(
@@ -44,25 +38,29 @@ def forward(
     Raises ValueError for a model that is not document 1's kind: post-norm layer norm, ReLU, sinusoids or none.
     Source: Vaswani et al. 2017, figure 1.
     """
+    params = parameters(params)
+    batch = config, source, decoder_input, source_lengths, target_lengths
     if digits is None:
-        return collect(Exact(), Exact().start(params), config, source, decoder_input, source_lengths, target_lengths)
-    from .forward_mode import Digits  # it uses this module
-
-    with (carry := Digits(digits)).precision():
-        out = collect(carry, carry.start(params), config, source, decoder_input, source_lengths, target_lengths)
+        return run(Exact(), params, *batch)
+    carry = Digits(digits)
+    with carry.precision():
+        out = run(carry, {name: carry.start(value) for name, value in params.items()}, *batch)
         return Forward(*(_mapped(carry.finish, part) for part in out))
 
 
-def collect(carry, params, config, source, decoder_input, source_lengths=None, target_lengths=None) -> Forward:
-    """The same wiring for every way of carrying a value: each sequence on its own, its stages gathered by name."""
+def run(carry, params, config, source, decoder_input, source_lengths=None, target_lengths=None) -> Forward:
+    """The wiring, the same for every way of carrying a value: each sequence on its own, its stages gathered by name."""
     _check(config)
     source_lengths = [len(row) for row in source] if source_lengths is None else source_lengths
     target_lengths = [len(row) for row in decoder_input] if target_lengths is None else target_lengths
     passes = [
-        _sequence(carry, params, config, [int(token) for token in s], [int(token) for token in t], int(n), int(m))
+        _sequence(carry, params, config, tuple(map(int, s)), tuple(map(int, t)), int(n), int(m))
         for s, t, n, m in zip(source, decoder_input, source_lengths, target_lengths, strict=True)
     ]
     activations = {name: tuple(one[name] for one in passes) for name in passes[0]}
+    for name in ("encoder.positions", "decoder.positions"):
+        if name in activations:
+            activations[name] = activations[name][0]  # the same for every sequence
     return Forward(activations["logits"], activations)
 
 
@@ -71,7 +69,7 @@ def _sequence(carry, params, config, source, decoder_input, source_length, targe
     kept = {}
 
     def embed(side, table, tokens):
-        x = kept[f"{side}.embedded"] = carry.apply(embedding.embedding, params[table], tokens=tuple(tokens))
+        x = kept[f"{side}.embedded"] = carry.apply(embedding.embedding, params[table], tokens=tokens)
         if config.positions == "sinusoidal":
             waves = kept[f"{side}.positions"] = carry.apply(position.sinusoidal, length=len(tokens), d_model=config.d_model)
             x = carry.apply(linear.add, x, waves)
