@@ -72,7 +72,7 @@ def compare(
     pairs = _pairs(mine, reference, names, bound)
     if not pairs:
         raise ValueError(f"mine had {_some(mine)} and the reference {_some(reference)}; at least two must agree in name or in shape, or stand in `names`")
-    rows = tuple(_row(name, partner, mine[partner], reference, bound) for name, partner in pairs.items())
+    rows = tuple(_row(name, partner, mine, reference, bound) for name, partner in pairs.items())
     failed = [row for row in rows if not row.holds]
     count = f"{len(rows)} stage{'s' * (len(rows) != 1)}"
     title = f"{count} agree {within(bound)}"
@@ -82,8 +82,8 @@ def compare(
     return Comparison(title, rows, tuple(n for n in mine if n not in used), tuple(n for n in reference if n not in pairs))
 
 
-def _row(name, partner, value, reference, bound):
-    right = reference[name]
+def _row(name, partner, mine, reference, bound):
+    value, right = mine[partner], reference[name]
     if value.shape == right.shape:
         worst = difference(value, right, name)
         if worst.error <= bound:
@@ -91,9 +91,10 @@ def _row(name, partner, value, reference, bound):
         error, where = worst.error, place_text(worst.place)
     else:
         error, where = float("inf"), ""
-    # a stage's own paths, as in ….out.via_residual, are the likeliest to be missing
-    others = sorted((other for other in reference if other != name), key=lambda other: not other.startswith(f"{name}."))
-    how = diagnose(value, right, bound, {other: reference[other] for other in others})
+    # a stage's own paths, as in ….out.via_residual, are the likeliest to be missing; perhaps mine alone has them
+    paths = {path: array for path, array in (mine | reference).items() if path.startswith((f"{name}.", f"{partner}."))}
+    others = {other: array for other, array in reference.items() if other != name}
+    how = diagnose(value, right, bound, paths | others)
     return StageRow(name, False, error, where, f"differs: {how}", partner, how)
 
 

@@ -219,9 +219,10 @@ def _other_shape(mine, right, bound):
             turned = mine.transpose(axes)
             if _same(turned, right, bound):
                 return f"{shapes}: transposed, axes {axes}"
-        for axes in permutations(range(mine.ndim)) if mine.ndim <= 4 else ():
-            if _same(mine.transpose(axes).reshape(right.shape), right, bound):
-                return f"{shapes}, with the same entries once its axes are taken in the order {axes}"
+        for one, other, whose in ((mine, right, "its"), (right, mine, "the right one's")):
+            for axes in permutations(range(one.ndim)) if one.ndim <= 4 else ():
+                if _same(one.transpose(axes).reshape(other.shape), other, bound):
+                    return f"{shapes}, with the same entries once {whose} axes are taken in the order {axes}"
         return shapes
     for small, large, words in ((mine, right, "it was not spread over"), (right, mine, "it was spread over")):
         if _broadcasts(small.shape, large.shape) and _same(np.broadcast_to(small, large.shape), large, bound):

@@ -20,9 +20,9 @@ def invariants(
     params: dict[str, Array],
     config: Config,
     case: Any,
-    forward: Callable = transformer.forward,
-    gradients: Callable = transformer.gradients,
-    cross_entropy: Callable = loss.cross_entropy,
+    forward: Callable | None = None,
+    gradients: Callable | None = None,
+    cross_entropy: Callable | None = None,
     bound: float | None = None,
 ) -> Report:
     """One training step on the case's batch, and which of these hold:
@@ -34,7 +34,8 @@ def invariants(
     loss            each row of ∂L/∂z sums to 0
 
     The masks are worked out here, from the case's lengths. forward, gradients and cross_entropy may be a reader's own, with the signatures
-    and the names of byhand.numpy's; gradients may give the parameters' gradients alone, and then what needs the stages stays open.
+    and the names of byhand.numpy's, which stand in where none is given; gradients may give the parameters' gradients alone, and then what
+    needs the stages stays open.
     bound: 1e-9 unless given, 1e-4 for float32. The report is true where nothing fails, and names what does.
     """
     bound = bound or (1e-9 if all(value.dtype == np.float64 for value in params.values()) else 1e-4)
@@ -89,6 +90,9 @@ class _Step(NamedTuple):
 
 
 def _step(params, config, case, forward, gradients, cross_entropy):
+    # looked up now, not when this module was read: byhand.check.mistakes exchanges functions of these modules
+    forward, gradients = forward or transformer.forward, gradients or transformer.gradients
+    cross_entropy = cross_entropy or loss.cross_entropy
     out = forward(params, config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
     _, dlogits = cross_entropy(
         out.logits, case.targets, smoothing=case.smoothing, lengths=case.target_lengths, reduction=case.reduction

@@ -1,0 +1,200 @@
+"""The first stage that differs, and how it differs."""
+
+import numpy as np
+import pytest
+import torch
+
+from byhand import check, toy
+from byhand.numpy import step
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 4, 6))
+W = RNG.normal(size=(6, 6))
+RUN = step.run(toy.generic())
+
+
+def _changed(array, place, value):
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("mine", "right", "words"),
+    [
+        (X * 0, X, "it is all 0"),
+        (X / 2**0.5, X, "0.70711 times (1/√2) what it should be"),
+        (X * 3, X, "3 times what it should be"),
+        (X / 3, X, "0.33333 times (1/3) what it should be"),
+        (-X, X, "the sign is wrong everywhere"),
+        (X * -5**0.5, X, "-2.2361 times (-√5)"),
+        (X * 6 / 5, X, "1.2 times (6/5)"),
+        (X * 0.1234, X, "0.1234 times what"),
+        (W.T, W, "transposed: axes 0 and 1 are exchanged"),
+        (W[:, [3, 4, 5, 0, 1, 2]], W, "the 2 blocks of 3 along axis 1 (heads) are in the order [1, 0]"),
+        (W.reshape(6, 2, 3).swapaxes(1, 2).reshape(6, 6), W, "interleaved: what should be 2 blocks of 3"),
+        (X[:, ::-1], X, "the slices along axis 1 are reversed"),
+        (X[:, [2, 0, 3, 1]], X, "the slices along axis 1 are in the order [2, 0, 3, 1]"),
+        (X[None][:, [1, 2, 0]], X[None], "axis 1 are in the order [1, 2, 0] (heads)"),
+        (_changed(X, 1, 2 * X[1]), X, "only slice 1 of 3 along axis 0 differs; there 2 times"),
+        (_changed(X, np.s_[:, 2:], 0), X, "only slices 2, 3 of 4 along axis 1 differ; there it is all 0"),
+        (X + 0.5, X, "0.5 is added to every entry"),
+        (X + RNG.normal(size=6), X, "every row is off by the same row, as when a bias is missing"),
+        (X + RNG.normal(size=(3, 4, 1)), X, "every row is off by one number of its own, as when a mean"),
+        (X * RNG.normal(size=6), X, "every column has a factor of its own, as when γ"),
+        (X * RNG.normal(size=(3, 4, 1)), X, "every row has a factor of its own"),
+        (np.abs(X), X, "some have the wrong sign"),
+        (X + 1e-6 * RNG.normal(size=X.shape), X, "nearly right"),
+        (RNG.normal(size=X.shape), X, "it differs in no way known here"),
+        (_changed(X, (1, 2, 3), np.nan), X, "nan at [1, 2, 3], the first of 1 entries that are not finite"),
+        (X.T, X, "shape (6, 4, 3) for (3, 4, 6): transposed"),
+        (X.reshape(12, 6), X, "the same entries in the same order"),
+        (X.swapaxes(0, 1).reshape(12, 6), X, "the same entries once the right one's axes are taken in the order (1, 0, 2)"),
+        (X[:1], np.repeat(X[:1], 3, 0), "it was not spread over the further axes (broadcasting)"),
+        (np.repeat(X[:1], 3, 0), X[:1], "it was spread over the further axes"),
+        (X, X.sum(0), "it is not yet summed over axis 0"),
+        (X, X.mean((1,)), "it is not yet averaged over axis 1"),
+        (X, RNG.normal(size=(2, 2)), "shape (3, 4, 6) for (2, 2)"),
+        (X, X, ""),
+    ],
+)
+def test_how_they_differ(mine, right, words):
+    found = check.diagnose(mine, right)
+    assert words in found and bool(found) == bool(words)
+
+
+def test_a_stage_in_place_of_another_and_a_path_left_out_or_taken_twice():
+    others = {"a": RNG.normal(size=X.shape), "b": RNG.normal(size=X.shape), "c": np.zeros(X.shape), "d": np.zeros(3)}
+    assert check.diagnose(others["b"], X, others=others) == "it is what b should be"
+    assert check.diagnose(X - others["a"], X, others=others) == "a is missing from the sum"
+    assert check.diagnose(X + others["b"], X, others=others) == "b is added once too often"
+
+
+def test_equal_dicts_agree_and_are_shown():
+    result = check.compare(RUN.output.activations, RUN.output.activations)
+    assert result and result.first is None and "119 stages agree within 1e-9" in repr(result)
+
+
+def test_the_first_in_the_references_order_is_named():
+    activations = RUN.output.activations
+    mine = {name: activations[name] for name in reversed(activations)}
+    mine["decoder.0.norm_2.out"] = activations["decoder.0.norm_2.normalised"]
+    mine["decoder.1.norm_3.out"] = 2 * activations["decoder.1.norm_3.out"]
+    result = check.compare(mine, activations)
+    assert not result and len(result.failures) == 2
+    assert result.first.name == "decoder.0.norm_2.out" and result.first.how == "it is what decoder.0.norm_2.normalised should be"
+    assert "2 of 119 stages differ; the first is decoder.0.norm_2.out" in repr(result)
+    assert "2 of 119" in result._repr_mimebundle_()["text/html"]
+
+
+def test_a_dropped_path_is_named_by_its_own_name():
+    stages = RUN.gradients.stages
+    mine = dict(stages, **{"encoder.0.input": stages["encoder.0.input"] - stages["encoder.0.input.via_value"]})
+    assert check.compare(mine, stages).first.how == "encoder.0.input.via_value is missing from the sum"
+
+
+def test_a_path_that_only_mine_has_helps_to_say_what_is_missing():
+    stages = RUN.gradients.stages
+    mine = dict(stages, **{"encoder.0.input": stages["encoder.0.input"] - stages["encoder.0.input.via_key"]})
+    reference = {name: value for name, value in stages.items() if ".via_" not in name}
+    result = check.compare(mine, reference)
+    assert result.first.name == "encoder.0.input" and result.first.how == "encoder.0.input.via_key is missing from the sum"
+    assert all(".via_" in name for name in result.only_mine) and result.only_reference == ()
+
+
+def test_names_that_do_not_meet_are_paired_by_shape_and_order():
+    activations = RUN.output.activations
+    mine = {f"layer{i}": value for i, value in enumerate(activations.values())}
+    assert check.compare(mine, activations)
+    del mine["layer7"]
+    mine["layer20"] = -mine["layer20"]
+    mine["extra"] = np.zeros((1, 1))
+    result = check.compare(mine, activations)
+    names = list(activations)
+    assert result.first.name == names[20] and result.first.mine == "layer20" and "sign" in result.first.how
+    assert result.only_mine == ("extra",) and result.only_reference == (names[7],)
+
+
+def test_names_can_be_given():
+    result = check.compare({"mine": X, "other": X}, {"theirs": X.copy(), "rest": W}, names={"mine": "theirs"})
+    assert result and [(row.name, row.mine) for row in result.rows] == [("theirs", "mine")]
+    assert result.only_mine == ("other",) and result.only_reference == ("rest",)
+    with pytest.raises(ValueError, match="names held 'min': 'theirs'"):
+        check.compare({"mine": X}, {"theirs": X}, names={"min": "theirs"})
+
+
+def test_nothing_to_compare():
+    with pytest.raises(ValueError, match="at least two must agree in name or in shape"):
+        check.compare({"a": X}, {"b": W})
+    with pytest.raises(ValueError, match="mine was ndarray"):
+        check.compare(X, {"a": X})
+
+
+# ---- a torch module, through hooks --------------------------------------------------------------
+
+
+class Reader(torch.nn.Module):
+    """A reader's block: post-norm attention and feed-forward."""
+
+    def __init__(self, wrong=False):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(6, 2, bias=False, batch_first=True)
+        self.norm = torch.nn.LayerNorm(6)
+        self.wide, self.narrow = torch.nn.Linear(6, 5), torch.nn.Linear(5, 6)
+        self.wrong = wrong
+
+    def forward(self, x):
+        mixed, _ = self.attention(x, x, x)
+        x = self.norm(mixed if self.wrong else x + mixed)
+        return x + self.narrow(self.wide(x).relu())
+
+
+def _seen(wrong):
+    torch.manual_seed(0)
+    reader = Reader(wrong).double()
+    x = torch.randn(2, 4, 6, dtype=torch.float64)
+    with check.watch(reader) as seen:
+        reader(x).square().sum().backward()
+    return reader, seen
+
+
+def test_a_module_is_seen_through_hooks():
+    reader, seen = _seen(False)
+    assert list(seen.activations) == ["attention.0", "attention.1", "norm", "wide", "narrow", ""]
+    assert seen.activations["wide"].shape == (2, 4, 5)
+    assert [name for name in seen.gradients if name] == ["narrow", "wide", "norm", "attention.0"]
+    hooks = [part._forward_hooks for part in reader.modules()]
+    assert not any(hooks)  # nothing is left behind
+
+
+def test_two_modules_are_compared_and_the_forgotten_residual_is_found():
+    (right, right_seen), (wrong, wrong_seen) = _seen(False), _seen(True)
+    result = check.compare(wrong_seen, right_seen)
+    assert result.first.name == "norm" and result["attention.0"].holds
+    assert not check.compare(wrong, right) and check.compare(right, right)
+
+
+def test_parameter_gradients_of_a_module_against_a_dict():
+    reader, _ = _seen(False)
+    grads = {name: p.grad.numpy() for name, p in reader.named_parameters()}
+    assert check.compare(reader, grads)
+    grads["wide.bias"] = grads["wide.bias"] / 8
+    result = check.compare(reader, grads)
+    assert result.first.name == "wide.bias" and result.first.how == "8 times what it should be"
+    transposed = {"w": grads["wide.weight"].T}
+    assert "transposed" in check.compare(reader, transposed, names={"wide.weight": "w"}).first.how
+
+
+def test_a_part_called_twice_is_numbered():
+    part = torch.nn.Linear(3, 3)
+    model = torch.nn.Sequential(part, torch.nn.Tanh(), part)
+    with check.watch(model) as seen:
+        model(torch.ones(2, 3))
+    assert list(seen.activations) == ["0", "1", "0#2", ""]
+
+
+def test_what_cannot_be_watched_or_has_no_gradients():
+    with pytest.raises(ValueError, match="module was dict; it must be a torch.nn.Module"), check.watch({}):
+        pass
+    with pytest.raises(ValueError, match="mine was a module without gradients"):
+        check.compare(torch.nn.Linear(2, 2), {"weight": np.zeros((2, 2))})

@@ -1,0 +1,162 @@
+"""Each invariant holds, and each is broken once on purpose and named."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from byhand import check, toy
+from byhand.numpy import loss, transformer
+
+CASES = [toy.document, toy.exact, toy.lively, toy.generic]
+
+
+def _report(case, **own):
+    return check.invariants(case.params, case.config, case, **own)
+
+
+def _failed(case, **own):
+    return {row.name for row in _report(case, **own).failures}
+
+
+@pytest.mark.parametrize("make", CASES)
+def test_they_hold(make):
+    report = _report(make()).require()
+    assert len(report.rows) == 12 and all(row.holds for row in report.rows)
+
+
+def test_they_hold_in_float32_and_with_tied_weights():
+    case = toy.generic()
+    single = dataclasses.replace(case, params={name: value.astype(np.float32) for name, value in case.params.items()})
+    _report(single).require()
+    tied = dataclasses.replace(case.config, tied=True)
+    params = {name: value for name, value in case.params.items() if name != "output.w"}
+    _report(dataclasses.replace(case, config=tied, params=params)).require()
+
+
+def _forward(change):
+    """Our forward, whose activations are then changed."""
+
+    def forward(*arguments):
+        out = transformer.forward(*arguments)
+        activations = {name: value.copy() for name, value in out.activations.items()}
+        change(activations)
+        return out._replace(activations=activations)
+
+    return forward
+
+
+def _gradients(change):
+    def gradients(dlogits, cache):
+        found = transformer.gradients(dlogits, cache)
+        stages = {name: value.copy() for name, value in found.stages.items()}
+        change(stages, found.params)
+        return found._replace(stages=stages)
+
+    return gradients
+
+
+def _set(name, place, value):
+    def change(arrays, *_):
+        arrays[name][place] += value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "row", "where"),
+    [
+        (_set("encoder.1.self_attention.weights", (1, 0, 2, 3), 1e-6), "attention rows sum to 1", "encoder.1.self_attention.weights[1, 0, 2]"),
+        (_set("decoder.0.self_attention.weights", (0, 1, 2, 3), 1e-300), "masked weights are exactly 0", "decoder.0.self_attention.weights[0, 1, 2, 3]"),
+        (_set("decoder.1.cross_attention.weights", (2, 1, 2, 5), 1e-300), "masked weights are exactly 0", "decoder.1.cross_attention.weights[2, 1, 2, 5]"),
+        (_set("encoder.0.norm_2.out", (0, 0), 1.0), "layer norm: (y − β)/γ has mean 0", "encoder.0.norm_2.out[0, 0]"),
+        (_set("decoder.1.norm_3.out", (0, 0, 1), 1e-4), "layer norm: (y − β)/γ has variance σ²/(σ² + ε)", "decoder.1.norm_3.out[0, 0]"),
+    ],
+)
+def test_a_broken_forward_is_named(change, row, where):
+    report = _report(toy.generic(), forward=_forward(change))
+    assert not report and row in {failure.name for failure in report.failures}
+    assert report[row].where == where and report[row].verdict.startswith("fails")
+
+
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        (_set("decoder.0.self_attention.scores", (0, 0, 1, 4), 1e-300), "masked score gradients are exactly 0"),
+        (_set("encoder.0.self_attention.scores", (0, 0, 1, 4), 1e-3), "score gradients sum to 0 in each row"),
+        (_set("decoder.0.residual_2", (0, 0), 1e-3), "layer norm, backward: dx has mean 0"),
+        (_set("decoder.0.residual_2", (0, 0, 3), 1e-3), "layer norm, backward: dx along x̂ is ε's share"),
+    ],
+)
+def test_a_broken_backward_is_named(change, row):
+    assert row in _failed(toy.generic(), gradients=_gradients(change))
+
+
+def test_a_gradient_of_another_shape_is_named():
+    def change(stages, params):
+        params["decoder.1.norm_2.gamma"] = params["decoder.1.norm_2.gamma"][None]
+
+    report = _report(toy.generic(), gradients=_gradients(change))
+    row = report["gradients have their parameters' shapes"]
+    assert not row.holds and row.where == "decoder.1.norm_2.gamma" and "(1, 6) for (6,)" in row.verdict
+
+
+def test_an_activation_that_was_broadcast_or_left_out_is_named():
+    def broadcast(activations):
+        activations["encoder.0.residual_1"] = activations["encoder.0.residual_1"][:1]
+
+    def missing(activations):
+        del activations["decoder.0.feed_forward.active"]
+
+    for change, stage in ((broadcast, "encoder.0.residual_1"), (missing, "decoder.0.feed_forward.active")):
+        row = _report(toy.generic(), forward=_forward(change))["activations have their shapes"]
+        assert not row.holds and row.where == stage
+
+
+def test_a_loss_gradient_that_is_not_p_minus_q_is_named():
+    def cross_entropy(*arguments, **options):
+        value, dlogits = loss.cross_entropy(*arguments, **options)
+        return value, np.maximum(dlogits, 0)
+
+    assert "∂L/∂z sums to 0 in each row" in _failed(toy.lively(), cross_entropy=cross_entropy)
+
+
+def test_a_query_with_no_key_has_weights_of_0():
+    """No sequence of ours is that empty, so the mask is: a case that says so, and a forward that gives zeros, or does not."""
+    case = dataclasses.replace(toy.generic(), source_lengths=np.array([8, 5, 0]))
+
+    def forward(params, config, source, decoder_input, source_lengths, target_lengths):
+        out = transformer.forward(params, config, source, decoder_input, np.maximum(source_lengths, 1), target_lengths)
+        activations = dict(out.activations)
+        for name, value in out.activations.items():
+            if name.endswith("weights") and value.shape[-1] == source.shape[1]:
+                activations[name] = value.copy()
+                activations[name][2] = 0
+        return out._replace(activations=activations)
+
+    assert _report(case, forward=forward)["rows with every key masked are 0"].holds
+    row = _report(case, forward=lambda p, c, s, d, s_lengths, t_lengths: transformer.forward(p, c, s, d, np.maximum(s_lengths, 1), t_lengths))[
+        "rows with every key masked are 0"
+    ]
+    assert not row.holds and row.where.startswith("encoder.0.self_attention.weights[2, 0, 0, 0]")
+
+
+def test_nan_fails():
+    assert "attention rows sum to 1" in _failed(toy.lively(), forward=_forward(_set("encoder.0.self_attention.weights", (0, 0, 0, 0), np.nan)))
+
+
+def test_a_backward_without_stages_leaves_some_open():
+    report = _report(toy.lively(), gradients=transformer.backward)
+    assert report  # nothing fails
+    open_ = {row.name for row in report.rows if row.holds is None}
+    assert open_ == {"score gradients sum to 0 in each row", "layer norm, backward: dx has mean 0", "layer norm, backward: dx along x̂ is ε's share"}
+
+
+def test_the_report_can_be_read():
+    report = _report(toy.lively(), forward=_forward(_set("encoder.0.self_attention.weights", (0, 0, 0, 0), 0.5)))
+    assert "1 of 12 fail" in repr(report) and "encoder.0.self_attention.weights[0, 0, 0]" in repr(report)
+    html = report._repr_mimebundle_()["text/html"]
+    assert "<table" in html and "fails, off by 0.5" in html
+    assert "holds within 1e-9" in repr(report) and "holds exactly" in repr(report)
+    with pytest.raises(KeyError, match="the rows are"):
+        report["attention"]
