@@ -93,6 +93,8 @@ def entry_name(name: str, place: tuple[int, ...], form: str = "latex") -> str:
 
 def kept(length: int, limit: int | None = SHOWN, ends: int = KEPT) -> list[int | None]:
     """Indices to show of `length`: all, or both ends with GAP (None) between."""
+    if limit is not None:
+        ends = min(ends, max(limit // 2, 1))
     if limit is None or length <= max(limit, 2 * ends):
         return list(range(length))
     return [*range(ends), GAP, *range(length - ends, length)]
@@ -113,7 +115,7 @@ def _stack(values, name, rows, cols, digits, scale, limit) -> Written:
         texts.append(f"{f.name_text(name or '')}[{index}] =\n{matrix_text(part, rows, cols, digits, scale, limit)}")
         lines.append(f"{f.name_latex(name) if name else ''}[{index}] &= {matrix_latex(part, rows, cols, digits, scale, limit)}")
     heading = f"{named_with_shape(name, values.shape)} &:" if name else rf"\text{{shape }} {shape_latex(values.shape)} &:"
-    return Written("\n".join(texts), "\\begin{aligned}\n" + " \\\\[1ex]\n".join([heading, *lines]) + "\n\\end{aligned}", value=values)
+    return Written("\n".join(texts), aligned([heading, *lines]), value=values)
 
 
 def _grid(values, limit) -> tuple[np.ndarray, list, list]:
