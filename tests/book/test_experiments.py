@@ -61,7 +61,7 @@ def shares(page, token):
 def test_attention_table_starts_with_the_documents_figures(show, scripts):
     page = show(AttentionTable(), java_script_enabled=scripts)
     for token in ("The", "cat", "sat"):
-        assert shares(page, token) == [f"{share} %" for share in printed(f"d2-widget-row-{token.lower()}")]
+        assert shares(page, token) == [f"{share}\N{NO-BREAK SPACE}%" for share in printed(f"d2-widget-row-{token.lower()}")]
     vector = f"[{', '.join(printed('d2-widget-mixed'))}]"
     assert page.get_by_role("row", name=re.compile("^sat")).first.locator("td.mixed").inner_text() == vector
     assert page.get_by_role("status").inner_text().endswith(f"mixed value {vector}.")

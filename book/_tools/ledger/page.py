@@ -6,7 +6,6 @@ the sections still open.
 
 import functools
 import html
-import json
 import re
 import textwrap
 from pathlib import Path
@@ -197,10 +196,8 @@ def verdict_html(entry):
 
 @functools.cache
 def page_html(page):
-    """The page's title, as a link if the page is there."""
-    path = BOOK / f"{page}.ipynb"
-    if not path.exists():
-        return f'<span class="none">{page}</span>'
-    first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
-    title = next((line.lstrip("# ") for line in first.splitlines() if line.startswith("# ")), page)
-    return f'<a href="../{page}.html">{html.escape(title)}</a>'
+    """The page's short name, as a link if the page is there. (Its title would tie this output to every other page's text.)"""
+    name = page.rpartition("/")[2].replace("-", " ")
+    if not (BOOK / f"{page}.ipynb").exists():
+        return f'<span class="none">{name}</span>'
+    return f'<a href="../{page}.html">{name}</a>'

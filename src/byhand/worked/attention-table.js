@@ -6,7 +6,7 @@ start("attention-table", (root, { tokens, q, k, v, temperature }) => {
     const weights = e.map((x) => x / total);
     return [weights, v[0].map((_, c) => weights.reduce((sum, w, j) => sum + w * v[j][c], 0))];
   };
-  const percent = (w) => `${(100 * w).toFixed(1)} %`, vector = (y) => `[${y.map((x) => x.toFixed(6)).join(", ")}]`;
+  const percent = (w) => `${(100 * w).toFixed(1)}\u00a0%`, vector = (y) => `[${y.map((x) => x.toFixed(6)).join(", ")}]`;
   const rows = [...root.querySelectorAll("table")[0].tBodies[0].rows], result = root.querySelector(".result");
   let input;
   // The slider moves the logarithm, so that halving and doubling are equally far. Where it was not moved, the temperature is the exact one.

@@ -90,10 +90,10 @@ class AttentionTable(Experiment):
             for i, token in enumerate(self.tokens)
         )
         return (
-            f'<div class="scroll"><table>\n<caption>How much each query (row) takes from each key (column)</caption>\n'
+            f'<div class="scroll byhand-output"><table>\n<caption>How much each query (row) takes from each key (column)</caption>\n'
             f'<thead><tr><th scope="col">query</th>{head}<th scope="col">mixed value</th></tr></thead>\n<tbody>{rows}</tbody>\n</table></div>\n'
             f'<p class="result" role="status">{self._result(weights, mixed)}</p>\n'
-            f'<details><summary>The vectors</summary><div class="scroll"><table>\n'
+            f'<details><summary>The vectors</summary><div class="scroll byhand-output"><table>\n'
             f'<thead><tr><th scope="col">token</th><th scope="col">query</th><th scope="col">key</th><th scope="col">value</th></tr></thead>\n'
             f"<tbody>{vectors}</tbody>\n</table></div></details>"
         )
@@ -156,7 +156,7 @@ class DepthPlot(Experiment):
             f'<div class="plot" hidden></div>\n<p class="result" role="status">With <i>a</i> = {self.a:.2f}, after {self.L} layers: '
             f'<span class="direct"><span aria-hidden="true">- - </span>direct chain |<i>a</i>|<sup>L</sup> = {_gain(direct)}</span>, '
             f'<span class="residual"><span aria-hidden="true">— </span>residual chain |1+<i>a</i>|<sup>L</sup> = {_gain(residual)}</span>.</p>\n'
-            f'<details open><summary>As a table</summary><div class="scroll"><table>\n<thead><tr><th scope="col">layers</th>'
+            f'<details open><summary>As a table</summary><div class="scroll byhand-output"><table>\n<thead><tr><th scope="col">layers</th>'
             f'<th scope="col">direct</th><th scope="col">residual</th></tr></thead>\n<tbody>{rows}</tbody>\n</table></div></details>'
         )
 
@@ -186,7 +186,7 @@ def _temperature(value):
 
 # Written as the scripts write them, so that the first drawing changes nothing.
 def _percent(weight):
-    return f"{100 * weight:.1f} %"
+    return f"{100 * weight:.1f}\N{NO-BREAK SPACE}%"
 
 
 def _vector(values):
