@@ -9,18 +9,19 @@ def drop_thebe(app):
                 app.disconnect(listener.id)
 
 
-def keep_needed_scripts(app, pagename, templatename, context, doctree):
-    seen, kept = set(), []
-    for script in context.get("script_files", []):
-        name = str(getattr(script, "filename", script) or "")
-        key = (name, getattr(script, "attributes", {}).get("body"))
-        if key not in seen and not name.endswith("sphinx-thebe.js"):
-            seen.add(key)
-            kept.append(script)
-    context["script_files"] = kept
+def keep_needed_files(app, pagename, templatename, context, doctree):
+    for kind in ("script_files", "css_files"):
+        seen, kept = set(), []
+        for file in context.get(kind, []):
+            name = str(getattr(file, "filename", file) or "")
+            key = (name, getattr(file, "attributes", {}).get("body"))
+            if key not in seen and "sphinx-thebe" not in name:
+                seen.add(key)
+                kept.append(file)
+        context[kind] = kept
 
 
 def setup(app):
     app.connect("builder-inited", drop_thebe)
-    app.connect("html-page-context", keep_needed_scripts, priority=900)
+    app.connect("html-page-context", keep_needed_files, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -46,7 +46,7 @@ class Map:
         lines = {}
         for name in place["at"]:
             lines.setdefault(self.stops[name]["line"], []).append(self.stops[name]["name"])
-        where = "; ".join(f"{line}: {', '.join(names)}" for line, names in lines.items())
+        where = "; ".join(f"{line}: {', '.join(names)}" for line, names in lines.items()) or place["note"]
         return f"{DIRECTIONS[place['direction']]}, {where}"
 
 

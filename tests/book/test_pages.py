@@ -29,8 +29,9 @@ NO_ALT = "() => [...document.querySelectorAll('article img')].filter(i => !i.alt
 STICKING_OUT = """() => {
     const width = document.documentElement.clientWidth;
     if (document.documentElement.scrollWidth <= width) return [];
-    return [...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > width + 1)
-        .slice(0, 3).map(e => `${e.tagName}.${e.className}`.slice(0, 80)).concat("the page scrolls sideways");
+    const inBox = (e) => e && e !== document.body && (getComputedStyle(e).overflowX !== "visible" || inBox(e.parentElement));
+    return [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > width + 1 && !inBox(e.parentElement))
+        .slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).concat("the page scrolls sideways");
 }"""
 
 # Formulas and code have thousands of nodes; one page is looked at whole below.

@@ -1,0 +1,179 @@
+"""The book's Sphinx extensions, on a book of two pages: what they add, and what they refuse."""
+
+import io
+import json
+import shutil
+
+import pytest
+import repository
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, writes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+SVG = "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 9 9%22/%3E"
+PICTURE = f'<div><img class="byhand-picture" alt="A square" src="{SVG}"></div>'
+MAP = """
+stops:
+  encoder:
+    embedding: {column: 0, label: [embed], name: embedding}
+    attention: {column: 1, label: [self-, attention], name: self-attention}
+  decoder:
+    loss: {column: 2, label: [loss], name: loss}
+memory: [attention, loss]
+pages:
+  page: {at: [attention], direction: forward}
+  appendix/running: {at: [loss], direction: backward}
+"""
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+CONFIG = {
+    "extensions": ["myst_nb", "repository", "accessible", "offline", "head", "pictures", "place", "reference"],
+    "root_doc": "book/page",
+    "html_theme": "sphinx_book_theme",
+    "html_title": "A book",
+    "nb_execution_mode": "off",
+}
+
+
+@pytest.fixture
+def build(root, tmp_path, monkeypatch):
+    """Build the small book; gives its folder and its warnings."""
+    source = tmp_path / "source"
+    (source / "book/appendix").mkdir(parents=True)
+    (source / "book/map.yml").write_text(MAP)
+    (source / "book/appendix/running.md").write_text("# Running\n\nHow to run <it>.\n")
+
+    def build(html=PICTURE, repository="none", files=None, **config):
+        monkeypatch.setenv("BOOK_REPOSITORY_URL", repository)
+        output = new_output("display_data", {"text/html": html, "text/plain": "a picture"})
+        cells = [new_markdown_cell("# A page\n\nThe first words.\n\n```{toctree}\nappendix/running\n```"), new_code_cell("x", outputs=[output], execution_count=1)]
+        (source / "book/page.ipynb").write_text(writes(new_notebook(cells=cells, metadata=KERNEL)))
+        for name, text in (files or {}).items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text(text)
+        warnings = io.StringIO()
+        out = tmp_path / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        with patch_docutils(), docutils_namespace():
+            app = Sphinx(source, None, out, tmp_path / "doctrees", "html", {**CONFIG, **config}, status=None, warning=warnings, freshenv=True)
+            app.build(force_all=True)
+        return out, warnings.getvalue()
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "remote, expected",
+    [
+        ("https://github.com/someone/book.git", "https://github.com/someone/book"),
+        ("https://someone:secret@github.com/someone/book", "https://github.com/someone/book"),
+        ("git@github.com:someone/book.git", "https://github.com/someone/book"),
+        ("ssh://git@gitlab.com:22/group/book.git/", "https://gitlab.com/group/book"),
+        ("/srv/git/book.git", ""),
+        ("C:\\books\\book", ""),
+        ("", ""),
+    ],
+)
+def test_address_of_a_remote(remote, expected):
+    assert repository.web_url(remote) == expected
+
+
+@pytest.mark.parametrize(
+    "address, expected",
+    [
+        ("https://github.com/some/book", "https://mybinder.org/v2/gh/some/book/main?urlpath=lab/tree/book/x.ipynb"),
+        ("https://gitlab.com/some/book", "https://mybinder.org/v2/gl/some%2Fbook/main?urlpath=lab/tree/book/x.ipynb"),
+        ("https://git.example/b", "https://mybinder.org/v2/git/https%3A%2F%2Fgit.example%2Fb/main?urlpath=lab/tree/book/x.ipynb"),
+    ],
+)
+def test_binder(address, expected):
+    assert repository.binder_url(address, "main", "book/x") == expected
+
+
+def test_buttons_of_a_fork(build):
+    out, warnings = build(repository="git@github.com:Someone/fork.git")
+    page = (out / "book/page.html").read_text()
+    assert not warnings
+    assert "https://mybinder.org/v2/gh/Someone/fork/main?urlpath=lab/tree/book/page.ipynb" in page
+    assert "https://colab.research.google.com/github/Someone/fork/blob/gh-pages/colab/book/page.ipynb" in page
+    assert 'href="appendix/running.html"' in page and "Your own machine" in page
+    assert 'property="og:image" content="https://someone.github.io/fork/_static/preview.png"' in page
+    assert "https://someone.github.io/fork/book/page.html" in (out / "sitemap.xml").read_text()
+    assert "mybinder" not in (out / "book/appendix/running.html").read_text(), "not a notebook"
+
+
+def test_colab_gets_a_first_cell(build):
+    out, _ = build(repository="https://github.com/someone/fork")
+    cells = json.loads((out / "colab/book/page.ipynb").read_text())["cells"]
+    assert '"byhand @ git+https://github.com/someone/fork@main"' in cells[0]["source"]
+    assert [cell["cell_type"] for cell in cells] == ["code", "markdown", "code"]
+
+
+def test_without_a_repository(build):
+    out, warnings = build()
+    page = (out / "book/page.html").read_text()
+    assert not warnings
+    assert "mybinder" not in page and "colab" not in page and "github" not in page
+    assert "Your own machine" in page
+    assert not (out / "sitemap.xml").exists() and not (out / "colab").exists()
+
+
+def test_a_picture_becomes_a_file_with_a_link(build):
+    out, _ = build()
+    page = (out / "book/page.html").read_text()
+    (file,) = (out / "_images").glob("*.svg")
+    assert f'src="../_images/{file.name}"' in page
+    assert f'href="../_images/{file.name}" download="page-1.svg"' in page
+    assert "data:image/svg+xml" not in page and file.read_text().startswith("<svg xmlns=")
+
+
+@pytest.mark.parametrize("tag", [f'<img src="{SVG}">', f'<img alt="" src="{SVG}">'])
+def test_a_picture_without_alternative_text_is_refused(build, tag):
+    assert "has no alternative text" in build(html=tag)[1]
+
+
+def test_a_markdown_picture_without_alternative_text_is_refused(build):
+    files = {"book/appendix/running.md": "# Running\n\n![](x.svg)\n", "book/appendix/x.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
+    assert "has no alternative text" in build(files=files)[1]
+
+
+def test_map(build):
+    out, _ = build()
+    page, other = ((out / f"book/{name}.html").read_text() for name in ("page", "appendix/running"))
+    assert '<nav class="step-map forward"' in page and "Forward, encoder: self-attention" in page
+    assert '<nav class="step-map backward"' in other and 'aria-label="Encoder: self-attention"' in other
+    assert 'href="../page.html"' in other and 'href="appendix/running.html"' in page
+
+
+def test_map_with_an_unknown_page_is_refused(build):
+    assert "not in the book: book/gone" in build(files={"book/map.yml": MAP + "  gone: {at: [loss], direction: forward}\n"})[1]
+
+
+@pytest.mark.parametrize("place", ["{at: [nowhere], direction: forward}", "{at: [loss], direction: sideways}"])
+def test_map_with_an_unknown_stop_or_direction_is_refused(build, place):
+    with pytest.raises(Exception, match="book/page: unknown stop or direction: (nowhere|sideways)"):
+        build(files={"book/map.yml": MAP.replace("{at: [attention], direction: forward}", place)})
+
+
+def test_reference_reads_the_source_without_importing_it(build):
+    source = (
+        '"""A room.\n\nMore."""\nimport not_installed\n\n\ndef door(x: float, *, open=True) -> float:\n    """y = x\n\n    x   the way in\n    """\n\n\n'
+        'def _hidden():\n    """No."""\n\n\nclass Wall:\n    """A wall."""\n\n    def __init__(self, high=2):\n        pass\n\n    def paint(self, colour):\n        """Paint it."""\n'
+    )
+    page = "# Running\n\n```{reference} house\n```\n"
+    out, warnings = build(files={"src/house/room.py": source, "src/house/__init__.py": "", "book/appendix/running.md": page})
+    text = (out / "book/appendix/running.html").read_text()
+    assert not warnings
+    for anchor in ("house.room.door", "house.room.Wall", "house.room.Wall.paint"):
+        assert f'id="{anchor}"' in text
+    assert "A room." in text and "x   the way in" in text and "_hidden" not in text
+    assert "house.room.door" in (out / "genindex.html").read_text()
+
+
+def test_reference_to_nothing_is_refused(build):
+    _, warnings = build(files={"src/house/__init__.py": "", "book/appendix/running.md": "# Running\n\n```{reference} house\n```\n"})
+    assert "house has nothing public to list" in warnings
+
+
+def test_no_script_from_elsewhere_is_added(build):
+    out, _ = build(extensions=[*CONFIG["extensions"], "sphinx_thebe"])
+    assert "thebe" not in (out / "book/page.html").read_text().lower()
