@@ -18,13 +18,15 @@ def test_noam_starts_at_one():
 
 @pytest.mark.parametrize("fused", [None, True])
 def test_adam_with_the_schedule_walks_as_numpys(rng, differ, fused):
-    params = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=5)}
+    # "large" is more than NumPy's Adam takes at once, and its gradient comes transposed
+    params = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=5), "large": rng.normal(size=(150, 120))}
     tensors = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in params.items()}
     optimizer = adam(tensors.values(), fused=fused)
     rate = schedule(optimizer, d_model=8, warmup=3)
     state = None
     for step in range(1, 7):
         grads = {name: rng.normal(size=value.shape) * 10.0 ** rng.integers(-4, 3) for name, value in params.items()}
+        grads["large"] = np.asfortranarray(grads["large"])
         params, state = np_optimizer.adam(params, grads, state, lr=np_optimizer.noam(step, 8, warmup=3))
         for name, tensor in tensors.items():
             tensor.grad = torch.tensor(grads[name])

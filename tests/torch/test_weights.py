@@ -27,6 +27,16 @@ def test_weights_move_both_ways_without_a_loss():
         np.testing.assert_array_equal(back[name], params[name])
 
 
+def test_training_the_module_leaves_the_callers_arrays_alone():
+    params = np_transformer.init(CONFIG, seed=5)
+    module = Transformer(CONFIG).load_params(params)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 1.0
+    for name, value in np_transformer.init(CONFIG, seed=5).items():
+        np.testing.assert_array_equal(params[name], value)
+
+
 def test_params_and_grads_are_copies():
     module = Transformer(CONFIG)
     module([[1]], [[1]]).sum().backward()

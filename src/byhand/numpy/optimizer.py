@@ -44,19 +44,41 @@ def adam(
     Source: Kingma and Ba 2015, algorithm 1; the constants are Vaswani et al. 2017's, section 5.3.
     """
     _check_adam(params, grads, lr, betas, eps)
-    t, m, v = (0, {}, {}) if state is None else state
+    t, m, v = _start(params) if state is None else state
     t += 1
     beta_1, beta_2 = betas
     # Both corrections folded into two scalars: lr·m̂/(√v̂ + ε) = step·m/(√v + scaled_eps)
     root = math.sqrt(1 - beta_2**t)
     step, scaled_eps = lr * root / (1 - beta_1**t), eps * root
+
+    def rule(theta: Array, g: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * (g * g)
+        return theta - step * m / (np.sqrt(v) + scaled_eps), m, v
+
     new_params, new_m, new_v = {}, {}, {}
     for name, theta in params.items():
-        g = grads[name]
-        new_m[name] = beta_1 * m.get(name, 0.0) + (1 - beta_1) * g
-        new_v[name] = beta_2 * v.get(name, 0.0) + (1 - beta_2) * (g * g)
-        new_params[name] = theta - step * new_m[name] / (np.sqrt(new_v[name]) + scaled_eps)
+        new_params[name], new_m[name], new_v[name] = _in_pieces(rule, theta, grads[name], m[name], v[name])
     return new_params, AdamState(t, new_m, new_v)
+
+
+def _start(params):
+    m, v = ({name: np.zeros_like(theta) for name, theta in params.items()} for _ in range(2))
+    return AdamState(0, m, v)
+
+
+def _in_pieces(rule, *arrays, size=2**14):
+    """rule(*arrays), three arrays, a piece at a time: what it makes on the way then stays in the processor's cache."""
+    first = arrays[0]
+    if first.size <= size:
+        return rule(*arrays)
+    flat = [array.reshape(-1) for array in arrays]
+    results = [np.empty(first.size, first.dtype) for _ in range(3)]
+    for start in range(0, first.size, size):
+        piece = slice(start, start + size)
+        for result, value in zip(results, rule(*(array[piece] for array in flat)), strict=True):
+            result[piece] = value
+    return [result.reshape(first.shape) for result in results]
 
 
 def _check_adam(params, grads, lr, betas, eps):

@@ -264,11 +264,15 @@ def forward(
 
 def backward(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Arrays:
     """The gradient of every parameter, from the gradient at the logits; names, order and shapes as in params."""
-    return gradients(dlogits, cache).params
+    return _gradients(dlogits, cache, keep=False).params
 
 
 def gradients(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Gradients:
     """backward with every step kept: the parameters' gradients, and that of every stage in the order of computing."""
+    return _gradients(dlogits, cache, keep=True)
+
+
+def _gradients(dlogits, cache, keep):
     if dlogits.shape != cache.output.x.shape[:-1] + cache.output.w.shape[1:]:
         raise ValueError(f"dlogits had shape {dlogits.shape}; it must be the logits'")
     dx, output = linear_backward(dlogits, cache.output)
@@ -280,7 +284,8 @@ def gradients(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Gr
         dx, dmemory_i, layer_grads, layer_stages = decoder_layer_backward(dx, cache.decoder[i], f"decoder.{i}")
         dmemory = dmemory + dmemory_i  # every decoder layer reads the one memory
         grads |= layer_grads
-        stages |= layer_stages
+        if keep:
+            stages |= layer_stages
     _, target = embedding_backward(dx, cache.target)
     stages |= {"decoder.input": dx, "encoder.memory": dmemory}
 
@@ -288,7 +293,8 @@ def gradients(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Gr
     for i in reversed(range(len(cache.encoder))):
         dx, layer_grads, layer_stages = encoder_layer_backward(dx, cache.encoder[i], f"encoder.{i}")
         grads |= layer_grads
-        stages |= layer_stages
+        if keep:
+            stages |= layer_stages
     _, source = embedding_backward(dx, cache.source)
     stages["encoder.input"] = dx
 
