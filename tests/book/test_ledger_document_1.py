@@ -123,9 +123,33 @@ def test_red_if_the_package_changes(change):
     assert set(run.stdout.split()) == BROKEN[change], run.stderr
 
 
+# ---- figures that notes and setups speak of -----------------------------------------------------
+
+
+def test_step_at_which_am_overtakes():
+    from ledger.document_1_update import training_of_the_output_layer_alone
+
+    entry = claims.lookup("d1-adam-run-length")
+    assert training_of_the_output_layer_alone()[1] == entry["exact"]["step_am_overtakes_when_example_repeated"]
+
+
+def test_memory_with_positions_and_both_heads_alike():
+    """The other completion of the toy, whose memory row the notes on positions quote."""
+    from dataclasses import replace
+
+    import numpy as np
+    from ledger.document_1_encoder import HEAD, memory_of
+
+    from byhand import toy
+
+    case = toy.exact()
+    head_1 = case.params[f"{HEAD}.w_v"][:, :2]
+    memory = memory_of(replace(case, config=replace(case.config, eps=0.0)), **{f"{HEAD}.w_v": np.hstack([head_1, head_1])})
+    np.testing.assert_allclose(memory, claims.lookup("d1-enc")["extra"]["enc_with_true_pe_sum"], rtol=0, atol=1e-12)
+
+
 # ---- the pages ----------------------------------------------------------------------------------
 
 
-@by_id(ENTRIES)
-def test_names_its_page(entry):
-    assert entry["page"] == "intro" or entry["page"].startswith("step/")
+def test_every_entry_names_its_page():
+    assert all(entry["page"] == "intro" or entry["page"].startswith("step/") for entry in ENTRIES)
