@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sympy as sp
@@ -20,9 +22,7 @@ def test_reduced_leaves_what_is_not_zero(text):
 
 def with_rule(derivation, rule) -> Derivation:
     """The same derivation beside another rule."""
-    return Derivation(
-        derivation.operation, derivation.result, derivation.inputs, derivation.definition, derivation.derivative, rule, "", "", saved=derivation.saved
-    )
+    return replace(derivation, textbook=rule)
 
 
 def test_a_wrong_rule_is_not_proved():

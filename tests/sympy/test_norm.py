@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sympy as sp
@@ -25,13 +27,9 @@ def test_gamma_in_front_of_the_sums_is_wrong_unless_it_is_one_number():
     gamma, dy, (sigma, *hat) = d.inputs["gamma"], d.inputs["dy"], d.saved
     inner = [dy[i] - sum(dy) / 3 - hat[i] * sum(a * b for a, b in zip(dy, hat)) / 3 for i in range(3)]
     pulled_out = sp.Matrix([[gamma[i] * inner[i] / sigma for i in range(3)]])
-    wrong = type(d)(d.operation, d.result, d.inputs, d.definition, d.derivative, pulled_out, "", "", saved=d.saved, relation=d.relation)
-    assert not wrong.difference_is_zero
+    assert not replace(d, textbook=pulled_out).difference_is_zero
     uniform = {gamma[1]: gamma[0], gamma[2]: gamma[0]}
-    right = type(d)(
-        d.operation, d.result, d.inputs, d.definition, d.derivative.subs(uniform), pulled_out.subs(uniform), "", "", saved=d.saved, relation=d.relation
-    )
-    assert right.difference_is_zero
+    assert replace(d, derivative=d.derivative.subs(uniform), textbook=pulled_out.subs(uniform)).difference_is_zero
 
 
 @pytest.mark.parametrize("d", [2, 4])
