@@ -68,5 +68,8 @@ class ExtractiveComposer:
 
 def supported(sentence: Sentence, evidence: Sequence[Passage]) -> bool:
     """Is the sentence, word for word, a whole sentence of the passage that it cites?"""
-    squeeze = lambda text: re.sub(r"\s+", " ", text).strip()  # noqa: E731
-    return any(p.id == sentence.source and squeeze(sentence.text) in map(squeeze, split_sentences(p.text)) for p in evidence)
+    return any(p.id == sentence.source and _squeezed(sentence.text) in map(_squeezed, split_sentences(p.text)) for p in evidence)
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())

@@ -29,8 +29,9 @@ def order_status(connection: sqlite3.Connection, session: Session, order_id: str
     row = connection.execute("SELECT * FROM orders WHERE id = ? AND customer_id = ?", (order_id, session.customer_id)).fetchone()
     if row is None:
         return None
-    lines = connection.execute("SELECT quantity, name FROM lines JOIN products ON products.id = product_id WHERE order_id = ? ORDER BY name", (order_id,))
-    return Passage(order_id, "order", order_id, f"Order {order_id}", _describe(row, lines.fetchall()), "in force")
+    goods = "SELECT quantity, name FROM lines JOIN products ON products.id = product_id WHERE order_id = ? ORDER BY name"
+    text = _describe(row, connection.execute(goods, (order_id,)).fetchall())
+    return Passage(order_id, "order", order_id, f"Order {order_id}", text, "in force")
 
 
 def recent_orders(connection: sqlite3.Connection, session: Session, limit: int = 1) -> list[str]:
