@@ -7,6 +7,7 @@ from .exercise import attempt
 from .invariants import invariants
 from .measure import agreement, difference
 from .watch import watch
+from .witnesses import four_witnesses
 
 __all__ = [
     "agreement",
@@ -16,6 +17,7 @@ __all__ = [
     "diagnose",
     "difference",
     "directional_difference",
+    "four_witnesses",
     "gradient_check",
     "invariants",
     "numerical_gradient",

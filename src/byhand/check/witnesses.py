@@ -1,0 +1,96 @@
+"""The four witnesses for the gradients of a worked example, side by side."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..numpy import step
+from .derivatives import numerical_gradient
+from .measure import difference
+from .report import Report, Row, off_by, place_text, within
+
+BOUNDS = {"PyTorch": 1e-10, "central differences": 1e-6, "SymPy": 1e-12}
+
+
+@dataclass(frozen=True)
+class WitnessRow(Row):
+    """entries: how many numbers the parameter has; verdicts: one for each witness."""
+
+    entries: int = 0
+    verdicts: tuple[str, ...] = ()
+
+
+class WitnessReport(Report):
+    """One row for each parameter, one column for each witness."""
+
+    def header(self) -> list[str]:
+        return ["parameter", "entries", *BOUNDS]
+
+    def cells(self, row: WitnessRow) -> list[str]:
+        return [row.name, str(row.entries), *row.verdicts]
+
+
+def four_witnesses(case: Any, parameters: Iterable[str] | None = None, exact_entries: int | None = None) -> WitnessReport:
+    """The hand-written gradient of each parameter beside PyTorch's autograd, central differences and SymPy's exact derivative.
+
+    case: a worked example (byhand.toy). parameters: their names, all unless given. exact_entries: of each parameter, at
+    most so many entries, spread evenly, go to SymPy, which takes some hundredths of a second for each; all unless given.
+    The bounds are the book's: 1e-10, 1e-6 and 1e-12. Imports torch and SymPy.
+    """
+    names = list(case.params) if parameters is None else list(parameters)
+    for name in names:
+        if name not in case.params:
+            raise ValueError(f"parameters held {name!r}; this case has {', '.join(case.params)}")
+    by_hand, autograd = step.run(case).gradients.params, _torch_gradients(case)
+    rows = [_row(case, name, by_hand[name], autograd[name], exact_entries) for name in names]
+    return WitnessReport("gradients by hand, and three witnesses", tuple(rows))
+
+
+def _row(case, name, by_hand, autograd, exact_entries):
+    places = _places(by_hand.shape, exact_entries)
+    found = {
+        "PyTorch": difference(by_hand, autograd),
+        "central differences": difference(by_hand, numerical_gradient(_loss_of(case, name), case.params[name])),
+        "SymPy": difference(np.array([by_hand[place] for place in places]), _exact(case, name, places)),
+    }
+    failing = [witness for witness, bound in BOUNDS.items() if not found[witness].error <= bound]
+    verdicts = [off_by(found[w].error) if w in failing else within(bound) for w, bound in BOUNDS.items()]
+    if len(places) < by_hand.size:
+        verdicts[-1] += f" ({len(places)} of them)"
+    where = f"{failing[0]} at {place_text(found[failing[0]].place)}" if failing else ""
+    return WitnessRow(name, not failing, max(d.error for d in found.values()), where, "", by_hand.size, tuple(verdicts))
+
+
+def _places(shape, most):
+    places = list(np.ndindex(shape))
+    if most is None or most >= len(places):
+        return places
+    return [places[round(i)] for i in np.linspace(0, len(places) - 1, most)]
+
+
+def _loss_of(case, name):
+    return lambda value: step.run(replace(case, params=case.params | {name: value})).loss
+
+
+def _torch_gradients(case):
+    import torch
+
+    from ..torch import loss, transformer
+
+    module = transformer.Transformer(case.config).double()
+    module.load_params(case.params)
+    lengths = [None if value is None else torch.tensor(value) for value in (case.source_lengths, case.target_lengths)]
+    logits = module(torch.tensor(case.source), torch.tensor(case.decoder_input), *lengths)
+    value = loss.cross_entropy(
+        logits, torch.tensor(case.targets), case.smoothing, lengths=lengths[1], reduction=case.reduction
+    )
+    value.backward()
+    return module.grads()
+
+
+def _exact(case, name, places):
+    from ..sympy import witness
+
+    return np.array([float(witness(case, name, place)) for place in places])

@@ -1,0 +1,30 @@
+import pytest
+
+from byhand import check, toy
+from byhand.check import witnesses
+from byhand.numpy import step
+
+NAMES = ["output.w", "decoder.0.norm_2.gamma", "encoder.0.self_attention.w_k", "source_embedding"]
+
+
+@pytest.mark.parametrize("case", [toy.document(), toy.lively(), toy.generic()], ids=["document", "lively", "generic"])
+def test_four_agree(case):
+    names = NAMES if case.config.d_model == 4 else NAMES[1:2]
+    report = check.four_witnesses(case, names, exact_entries=2)
+    assert report, report
+    assert [row.name for row in report.rows] == names
+
+
+def test_a_wrong_gradient_is_seen_by_all_three(monkeypatch):
+    right = step.run(toy.lively())
+    wrong = right._replace(gradients=right.gradients._replace(params=right.gradients.params | {"output.b": 2 * right.gradients.params["output.b"]}))
+    run = step.run
+    calls = iter([wrong])
+    monkeypatch.setattr(witnesses.step, "run", lambda case: next(calls, None) or run(case))
+    row = check.four_witnesses(toy.lively(), ["output.b"])["output.b"]
+    assert row.holds is False and all(verdict.startswith("off by") for verdict in row.verdicts)
+
+
+def test_unknown_parameter():
+    with pytest.raises(ValueError, match="'output.c'"):
+        check.four_witnesses(toy.lively(), ["output.c"])
