@@ -1,5 +1,6 @@
-from urllib.parse import unquote
+import html
 import re
+from urllib.parse import unquote
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -23,7 +24,7 @@ def checked(picture):
     assert root.get("role") == "img" and root.find("{http://www.w3.org/2000/svg}title").text == picture.alt
     assert "prefers-color-scheme:dark" in picture.svg and "currentColor" in picture.svg and "var(--paper)" in picture.svg
     assert not re.search(r'href="(?!#|data:)', picture.svg)
-    assert 'alt="' in bundle["text/html"] and "<script" not in bundle["text/html"]
+    assert f'alt="{html.escape(picture.alt)}"' in bundle["text/html"] and "<script" not in bundle["text/html"]
     return picture
 
 
