@@ -4,7 +4,8 @@ import re
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from byhand.worked import formatting as f
 
@@ -167,7 +168,10 @@ def test_as_array():
 )
 def test_names(name, latex):
     # braces around one letter change nothing
-    assert f.name_latex(name).replace("{Q}", "Q").replace("{1}", "1", 0).replace("_{1}", "_1").replace("_{2}", "_2").replace(r"_{\text{out}}", r"_\text{out}") == latex
+    assert (
+        f.name_latex(name).replace("{Q}", "Q").replace("{1}", "1", 0).replace("_{1}", "_1").replace("_{2}", "_2").replace(r"_{\text{out}}", r"_\text{out}")
+        == latex
+    )
 
 
 def test_labels_stand_outside_text_where_mathjax_reads_them_differently():

@@ -1,7 +1,7 @@
 import html
 import re
-from urllib.parse import unquote
 import xml.etree.ElementTree as ET
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -106,7 +106,11 @@ def test_architecture_has_the_model_s_own_stages():
 
 
 def test_reversed_graph_says_where_paths_meet():
-    shown = checked(worked.reversed_graph({("loss", "logits"): 1.0, ("logits", "a"): [3.0, 4.0], ("logits", "b"): 0.1, ("a", "x"): 0.2, ("b", "x"): 0.3, ("loss", "x"): 0.4}))
+    shown = checked(
+        worked.reversed_graph(
+            {("loss", "logits"): 1.0, ("logits", "a"): [3.0, 4.0], ("logits", "b"): 0.1, ("a", "x"): 0.2, ("b", "x"): 0.3, ("loss", "x"): 0.4}
+        )
+    )
     assert "logits to a, norm 5" in shown.alt and "summed at x" in shown.alt
     for norms, message in (({}, "norms was empty"), ({("a", "b"): 1, ("b", "a"): 1}, "circle"), ({("a", "b"): np.nan}, "not finite")):
         with pytest.raises(ValueError, match=message):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import byhand.numpy as bn
 from byhand import worked

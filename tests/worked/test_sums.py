@@ -114,7 +114,9 @@ def test_adam_steps_refuse(args, message):
 
 
 def test_sheet():
-    shown = worked.sheet([("W_Q", np.eye(2), [[0.1, 0], [0, -0.2]]), ("gamma", [1.0, 2.0], None), ("L", 2.5, 1.0), ("X", np.zeros((1, 20, 20)), np.ones((20, 20)))])
+    shown = worked.sheet(
+        [("W_Q", np.eye(2), [[0.1, 0], [0, -0.2]]), ("gamma", [1.0, 2.0], None), ("L", 2.5, 1.0), ("X", np.zeros((1, 20, 20)), np.ones((20, 20)))]
+    )
     assert "W_Q (2, 2)\n  value     [1  0]\n            [0  1]\n  gradient  [0.1     0]\n" in shown.text
     assert "gamma (2,)\n  value     [1  2]\n  gradient  -" in shown.text
     assert "X (20, 20)" in shown.text and "⋱" in shown.text

@@ -11,7 +11,10 @@ a = np.array([[1.0, 2.0], [3.0, -4.0]])
 def test_agreement_prints_a_bound_and_no_residual():
     shown = worked.agreement(a, a + 1e-14)
     assert shown.text == "NumPy and PyTorch agree within 1e-12 (4 entries)"
-    assert worked.agreement({"w": a, "b": a[0]}, {"b": a[0], "w": a}, 1e-10, ("by hand", "SymPy"), "dL").text == "dL: by hand and SymPy agree within 1e-10 (2 arrays, 6 entries)"
+    assert (
+        worked.agreement({"w": a, "b": a[0]}, {"b": a[0], "w": a}, 1e-10, ("by hand", "SymPy"), "dL").text
+        == "dL: by hand and SymPy agree within 1e-10 (2 arrays, 6 entries)"
+    )
     assert worked.agreement(1.0, 1.0).text.endswith("(1 entry)")
 
 
@@ -97,7 +100,10 @@ def test_prints_round_ties_up_and_forgive_the_last_bit():
     assert not as_printed("0.62", 0.0625)
 
 
-@pytest.mark.parametrize("args, message", [(("0.5", [0.5, 0.6]), "computed had 2 numbers and claimed had 1"), (("p - q", 1.0), "claimed was 'p - q'"), (("1", np.nan), "must be finite")])
+@pytest.mark.parametrize(
+    "args, message",
+    [(("0.5", [0.5, 0.6]), "computed had 2 numbers and claimed had 1"), (("p - q", 1.0), "claimed was 'p - q'"), (("1", np.nan), "must be finite")],
+)
 def test_printed_refuses(args, message):
     with pytest.raises(ValueError, match=message):
         worked.printed(*args)

@@ -12,3 +12,36 @@ from byhand.worked.source import show_source
 from byhand.worked.steps import adam_steps, sinusoid_row
 from byhand.worked.sums import number, outer_product, product_entry, sum_of_terms
 from byhand.worked.verdicts import agreement, printed, printed_table, witnesses
+
+__all__ = [
+    "Picture",
+    "Written",
+    "adam_steps",
+    "agreement",
+    "architecture",
+    "bars",
+    "document_figures",
+    "heatmap",
+    "layer_norm_backward_row",
+    "layer_norm_row",
+    "lines",
+    "loss_terms",
+    "matrix",
+    "matrix_product",
+    "number",
+    "outer_product",
+    "picture",
+    "printed",
+    "printed_table",
+    "product_entry",
+    "projections",
+    "reversed_graph",
+    "sheet",
+    "show_source",
+    "sinusoid_row",
+    "softmax_backward_row",
+    "softmax_row",
+    "sum_of_terms",
+    "use_book_style",
+    "witnesses",
+]

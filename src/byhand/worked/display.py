@@ -5,9 +5,9 @@ dollars. (LaTeX inside text/markdown would be left raw by Jupyter Book.) Tables 
 from the page, so that they can be read in both themes. nbval compares every form.
 """
 
-from dataclasses import dataclass
 import html
 import unicodedata
+from dataclasses import dataclass
 from typing import Any
 
 

@@ -8,10 +8,10 @@
   processor to processor.
 """
 
-from decimal import ROUND_HALF_UP, Decimal
 import math
 import numbers
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
 

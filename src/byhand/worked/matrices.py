@@ -1,6 +1,7 @@
 """Matrices and matrix products, written out."""
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -133,9 +134,7 @@ def _cells(values, digits, scale, limit, form) -> tuple[list[list[str]], list, l
     dots = {"latex": (r"\vdots", r"\cdots", r"\ddots"), "text": ("⋮", "…", "⋱")}[form]
     shown = grid[np.ix_([i for i in down if i is not GAP], [j for j in across if j is not GAP])]
     strings = iter(f.entries(shown, digits, form, scale).ravel())
-    cells = [
-        [dots[2] if i is j is GAP else dots[0] if i is GAP else dots[1] if j is GAP else next(strings) for j in across] for i in down
-    ]
+    cells = [[dots[2] if i is j is GAP else dots[0] if i is GAP else dots[1] if j is GAP else next(strings) for j in across] for i in down]
     return cells, down, across
 
 
@@ -195,9 +194,7 @@ def _entry_line(a, b, product, names, place, digits) -> tuple[str, str]:
     picked = kept(len(left), TERMS_SHOWN)
 
     def terms(write, dot, dots):
-        return " + ".join(
-            dots if k is GAP else write(left[k], digits, scales[0]) + dot + write(right[k], digits, scales[1]) for k in picked
-        )
+        return " + ".join(dots if k is GAP else write(left[k], digits, scales[0]) + dot + write(right[k], digits, scales[1]) for k in picked)
 
     count = f" ({len(left)} terms)" if GAP in picked else ""
     count_latex = rf" \quad \text{{({len(left)} terms)}}" if count else ""

@@ -1,8 +1,9 @@
 """Pictures of the model and of its gradients: the architecture, the graph run backwards, vectors as bars, lines."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,18 @@ def reversed_graph(norms: Mapping[tuple[str, str], Any], title: str | None = Non
         for node, (x, y) in places.items():
             _box(axis, x, y, node, width=0.8, height=0.42, color="#3b82c4")
             if arriving[node] > 1:
-                axis.text(x - 0.4, y + 0.21, "+", ha="center", va="center", fontsize=11, fontweight="bold", bbox={"boxstyle": "circle,pad=0.1", "facecolor": "#f0c36b", "edgecolor": "none"}, color="#000000", zorder=5)
+                axis.text(
+                    x - 0.4,
+                    y + 0.21,
+                    "+",
+                    ha="center",
+                    va="center",
+                    fontsize=11,
+                    fontweight="bold",
+                    bbox={"boxstyle": "circle,pad=0.1", "facecolor": "#f0c36b", "edgecolor": "none"},
+                    color="#000000",
+                    zorder=5,
+                )
         axis.set(xlim=(-wide - 0.7, wide + 0.7), ylim=(-max(depth.values()) - 0.4, 0.5))
         if title:
             axis.set_title(title)
@@ -117,7 +129,16 @@ def bars(values: Any, labels: Sequence | None = None, title: str | None = None, 
         return picture(figure, alt or _bars_alt(series, labels, title, digits))
 
 
-def lines(x: Any, series: Mapping[str, Any], xlabel: str = "", ylabel: str = "", title: str | None = None, alt: str | None = None, logx: bool = False, logy: bool = False) -> Picture:
+def lines(
+    x: Any,
+    series: Mapping[str, Any],
+    xlabel: str = "",
+    ylabel: str = "",
+    title: str | None = None,
+    alt: str | None = None,
+    logx: bool = False,
+    logy: bool = False,
+) -> Picture:
     """Curves over x: a learning-rate schedule, a loss over the steps. series: {"name": values}."""
     x = numbers_in(x)
     drawn = {name: numbers_in(values) for name, values in series.items()}
@@ -199,7 +220,9 @@ def _stage_box(axis, x, y, stage, shape):
     label, color = _kind(stage)
     from matplotlib.patches import FancyBboxPatch
 
-    axis.add_patch(FancyBboxPatch((x, y - 0.31), WIDTH, 0.62, boxstyle="round,pad=0,rounding_size=0.1", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3))
+    axis.add_patch(
+        FancyBboxPatch((x, y - 0.31), WIDTH, 0.62, boxstyle="round,pad=0,rounding_size=0.1", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3)
+    )
     axis.text(x + 0.12, y + 0.1, label, ha="left", va="center", fontsize=10, zorder=4)
     axis.text(x + 0.12, y - 0.16, stage, ha="left", va="center", fontsize=7.5, family="DejaVu Sans Mono", zorder=4)
     if shape is not None:
@@ -209,14 +232,31 @@ def _stage_box(axis, x, y, stage, shape):
 def _box(axis, x, y, label, width, height, color):
     from matplotlib.patches import FancyBboxPatch
 
-    axis.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.06", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3))
+    axis.add_patch(
+        FancyBboxPatch(
+            (x - width / 2, y - height / 2),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.06",
+            facecolor=color + "40",
+            edgecolor=color,
+            linewidth=1.2,
+            zorder=3,
+        )
+    )
     axis.text(x, y, label, ha="center", va="center", fontsize=8.5, zorder=4)
 
 
 def _arrow(axis, start, end, style="arc3", color=None, **more):
     from byhand.worked.plotting import INK
 
-    axis.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": color or INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "connectionstyle": style, **more}, zorder=2)
+    axis.annotate(
+        "",
+        end,
+        start,
+        arrowprops={"arrowstyle": "-|>", "color": color or INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "connectionstyle": style, **more},
+        zorder=2,
+    )
 
 
 def _column_arrows(axis, places):
@@ -242,7 +282,9 @@ def _layer_frame(axis, stages, places, side, layers):
     from matplotlib.patches import Rectangle
 
     x, low, high = inside[0][0], inside[0][1], inside[-1][1]
-    axis.add_patch(Rectangle((x - 0.55, low - 0.44), WIDTH + 0.75, high - low + 0.88, facecolor="none", edgecolor=MUTED, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1))
+    axis.add_patch(
+        Rectangle((x - 0.55, low - 0.44), WIDTH + 0.75, high - low + 0.88, facecolor="none", edgecolor=MUTED, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
+    )
     beside, align = (x - 0.62, "right") if side == "encoder" else (x + WIDTH + 0.27, "left")  # where no arrow passes
     axis.text(beside, (low + high) / 2, f"{side} layer, × {layers}", rotation=90, ha=align, va="center", fontsize=8.5)
 
@@ -263,7 +305,8 @@ def _architecture_alt(columns, layers) -> str:
 
     return (
         f"The encoder-decoder from the input up, {layers} layer{'s' if layers > 1 else ''} a side. Encoder: {said(columns['encoder'])}. "
-        f"Decoder: {said(columns['decoder'])}. An arrow leads from the encoder's memory to the decoder's cross-attention; each addition also receives what entered its sublayer."
+        f"Decoder: {said(columns['decoder'])}. An arrow leads from the encoder's memory to the decoder's cross-attention; "
+        "each addition also receives what entered its sublayer."
     )
 
 

@@ -7,12 +7,12 @@ where the page asks for a dark colour scheme. Since it carries its own paper, in
 alternative text; nbval compares both, so coordinates are rounded to what a reader can see.
 """
 
-from dataclasses import dataclass
-import hashlib
 import html
 import io
 import re
-from typing import Any, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -24,8 +24,7 @@ INK, PAPER, MUTED = "#010203", "#fdfcfb", "#7a7b7c"
 CELLS_SHOWN = 400  # heat maps with more cells carry no numbers and are drawn as one image
 
 _STYLE = (
-    "<style>svg{color:#1c2128;--paper:#ffffff;--muted:#5b6370}"
-    "@media (prefers-color-scheme:dark){svg{color:#e3e6ea;--paper:#14181e;--muted:#a3abb6}}</style>"
+    "<style>svg{color:#1c2128;--paper:#ffffff;--muted:#5b6370}@media (prefers-color-scheme:dark){svg{color:#e3e6ea;--paper:#14181e;--muted:#a3abb6}}</style>"
 )
 
 

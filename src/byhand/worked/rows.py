@@ -1,7 +1,8 @@
 """One row at a time: softmax, layer norm, the loss."""
 
 import math
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,7 @@ from byhand.worked.vectors import any_exact, centred, exp, like, log, only_finit
 LARGEST_SCORE = 30.0  # beyond it e^s is written with the row's maximum taken off, as the package computes it
 
 
-def softmax_row(
-    scores: Any, mask: Any = None, labels: Sequence | None = None, digits: int = 3, limit: int | None = SHOWN
-) -> Written:
+def softmax_row(scores: Any, mask: Any = None, labels: Sequence | None = None, digits: int = 3, limit: int | None = SHOWN) -> Written:
     """p_j = e^{s_j} / Σₖ e^{s_k}, one line for each score, then the sums.
 
     scores: (n,). mask: (n,) of bool, True where the row may attend; elsewhere the score counts as -∞ and the weight is 0. A row
@@ -45,9 +44,7 @@ def softmax_row(
     return Written(text_table(plain), array(table, "r|r|r|r", rules=(1, len(table) - 1)), value=weights)
 
 
-def layer_norm_row(
-    x: Any, gamma: Any = None, beta: Any = None, eps: Any = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN
-) -> Written:
+def layer_norm_row(x: Any, gamma: Any = None, beta: Any = None, eps: Any = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN) -> Written:
     """y = γ · (x - μ) / √(σ² + ε) + β for one row: mean, deviations, variance (divided by n), root, normalised, scaled.
 
     x, gamma, beta: (n,); γ = 1 and β = 0 unless given. eps ≥ 0. Raises ValueError for a constant row under ε = 0.
@@ -61,9 +58,15 @@ def layer_norm_row(
     digits, scale = f.checked_digits(digits), f.scale_of(x)
 
     def lines(form):
-        number = lambda value, own=None: f.with_decimal(value, digits, form) if f.is_exact(value) else shown(value, digits, own, form)
-        vector = lambda values: shown(values, digits, None, form, limit)
-        average = lambda values, power, own: _average(values, power, digits, own, form, limit)
+        def number(value, own=None):
+            return f.with_decimal(value, digits, form) if f.is_exact(value) else shown(value, digits, own, form)
+
+        def vector(values):
+            return shown(values, digits, None, form, limit)
+
+        def average(values, power, own):
+            return _average(values, power, digits, own, form, limit)
+
         inside = (number(variance) if not f.is_exact(variance) else shown(variance, digits, None, form)), shown(eps, digits, 0.0, form)
         return {
             "mean": f"{average(x, '', scale)} = {number(mu, scale)}",
@@ -71,7 +74,7 @@ def layer_norm_row(
             "variance": f"{average(deviations, '^2' if form == 'latex' else '²', f.scale_of(deviations))} = {number(variance)}",
             "root": (rf"\sqrt{{{inside[0]} + {inside[1]}}}" if form == "latex" else f"√({inside[0]} + {inside[1]})") + f" = {number(root)}",
             "normalised": vector(normalised),
-            "scaled": f"{vector(gamma)} " + (rf"\odot \hat{{x}}" if form == "latex" else "· x̂") + f" + {vector(beta)}",
+            "scaled": f"{vector(gamma)} " + (r"\odot \hat{x}" if form == "latex" else "· x̂") + f" + {vector(beta)}",
             "y": vector(y),
         }
 

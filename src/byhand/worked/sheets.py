@@ -1,10 +1,11 @@
 """The sheet that goes with the reader: each value beside its gradient."""
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from byhand.worked import formatting as f
 from byhand.worked.display import Written, array
-from byhand.worked.matrices import matrix_latex, matrix_text, shape_text, shape_latex
+from byhand.worked.matrices import matrix_latex, matrix_text, shape_latex, shape_text
 
 
 def sheet(rows: Sequence[tuple[str, Any, Any]], digits: int = 3, limit: int | None = 4) -> Written:

@@ -6,7 +6,7 @@ theme, with the bare source as text/plain.
 
 import inspect
 import textwrap
-from typing import Callable
+from collections.abc import Callable
 
 from byhand.worked.display import Written
 

@@ -1,7 +1,8 @@
 """Written-out steps that are neither a product nor a row's normalisation: positions, and Adam for one weight."""
 
 import math
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,7 @@ def sinusoid_row(position: int, d_model: int, digits: int = 3, base: float = 100
         name, power = ("cos" if k % 2 else "sin"), 2 * (k // 2)
         angle = position / base ** (power / d_model)
         fraction = rf"{position} / {f.latex(base, digits)}^{{{power}/{d_model}}}"
-        lines.append(
-            rf"PE_{{{position},{k}}} &= \{name}\left({fraction}\right) = \{name}({f.latex(angle, digits)}) = {f.latex(values[k], digits)}"
-        )
+        lines.append(rf"PE_{{{position},{k}}} &= \{name}\left({fraction}\right) = \{name}({f.latex(angle, digits)}) = {f.latex(values[k], digits)}")
         written = f"{name}({position} / {f.text(base, digits)}^({power}/{d_model}))"
         text.append(f"PE[{position}, {k}] = {written} = {name}({f.text(angle, digits)}) = {f.text(values[k], digits)}")
     return Written("\n".join(text), aligned(lines), value=np.array(values))
@@ -89,8 +88,13 @@ def _adam_block(t, g, rate, before, after, betas, eps, name, digits):
 
     def lines(form):
         write = f.latex if form == "latex" else f.text
-        n = lambda x, places=None: f.significant(x, digits, form) if places is None else write(x, places, 0.0)
-        b = lambda x: n(x) if x >= 0 else (rf"\left({n(x)}\right)" if form == "latex" else f"({n(x)})")
+
+        def n(x, places=None):
+            return f.significant(x, digits, form) if places is None else write(x, places, 0.0)
+
+        def b(x):
+            return n(x) if x >= 0 else (rf"\left({n(x)}\right)" if form == "latex" else f"({n(x)})")
+
         dot = r" \cdot " if form == "latex" else "·"
         power = f"^{{{t}}}" if form == "latex" else f"^{t}"
         b1, b2, c1, c2 = n(betas[0]), n(betas[1]), n(1 - betas[0]), n(1 - betas[1])

@@ -1,12 +1,13 @@
 """Sums: gradients that meet, products taken backwards, one number beside its name."""
 
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from byhand.worked import formatting as f
 from byhand.worked.display import Written, aligned
-from byhand.worked.matrices import matrix_latex, non_empty, shape_text, entry_name, matrix, matrix_product, named_with_shape
+from byhand.worked.matrices import entry_name, matrix, matrix_latex, matrix_product, named_with_shape, non_empty, shape_text
 from byhand.worked.verdicts import agreement
 
 
@@ -92,7 +93,10 @@ def _sum_at(labels, arrays, total, name, entry, digits) -> Written:
 
 def _whole_sum(labels, arrays, total, name, digits, limit) -> Written:
     scale = max(f.scale_of(array) for array in arrays)
-    write = lambda array: matrix_latex(array, None, None, digits, scale, limit)
+
+    def write(array):
+        return matrix_latex(array, None, None, digits, scale, limit)
+
     lines, text = [], []
     for k, (label, array) in enumerate(zip(labels, arrays)):
         left = f"{named_with_shape(name, total.shape)} &= " if k == 0 else r"&\quad + "

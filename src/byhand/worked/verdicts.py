@@ -1,7 +1,8 @@
 """Two results that ought to be the same: the bound within which they are, or the place where they are not."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -137,7 +138,10 @@ def _listed_values(computed, prints) -> str:
     places = max(f.printed_places(p) for p in prints) + 3
     if array.ndim == 0:
         return f.significant(array[()], 6) if small else f.with_decimal(array[()], places, "text")
-    write = lambda part: (f.significant(part, 6) if small else f.text(part, places)) if np.ndim(part) == 0 else "[" + ", ".join(write(p) for p in part) + "]"
+
+    def write(part):
+        return (f.significant(part, 6) if small else f.text(part, places)) if np.ndim(part) == 0 else "[" + ", ".join(write(p) for p in part) + "]"
+
     return write(array)
 
 
