@@ -1,7 +1,7 @@
 """Attention: softmax(Q Kᵀ / √d_k) V, one head or many."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -34,6 +34,7 @@ def attention(
     if plain or record.on:
         mask = _both(mask, causal_mask(t_q, t_k, q.device) if causal else None)
         return _plain_attention(q, k, v, mask, record)
+    causal = causal and t_q > 1  # a single query, the last one, sees every key
     if causal and (mask is not None or t_q != t_k):
         mask, causal = _both(mask, causal_mask(t_q, t_k, q.device)), False
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
@@ -68,19 +69,29 @@ def multi_head_attention(
     mask: Bool[Tensor, "#batch #heads #t_q t_k"] | None = None,
     causal: bool = False,
     n_kv_heads: int | None = None,
-    rotate: bool = False,
+    positions: Int[Tensor, "t_q"] | Int[Tensor, "batch t_q"] | None = None,
     plain: bool = False,
     record: Record = nothing,
 ) -> Float[Tensor, "batch t_q d_model"]:
     """y = concat_h(attention(x w_q, memory w_k, memory w_v)) w_o     (Vaswani et al. 2017, section 3.2.2)
 
     Queries come from x, keys and values from memory; self-attention passes one tensor twice. Heads are blocks of columns of w_q, w_k
-    and w_v, from left to right. rotate turns queries and keys by their positions (rope).
+    and w_v, from left to right. positions rotates queries and keys (rope).
     """
+    return mix(*project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, record), w_o, mask, causal, plain, record)
+
+
+def project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads=None, positions=None, record: Record = nothing) -> tuple[Tensor, Tensor, Tensor]:
+    """q = x w_q, k = memory w_k, v = memory w_v, a head each: the first half of multi_head_attention"""
     n_kv_heads = n_kv_heads or n_heads
     q, k, v = split_heads(x @ w_q, n_heads), split_heads(memory @ w_k, n_kv_heads), split_heads(memory @ w_v, n_kv_heads)
-    if rotate:
-        q, k = rope(q), rope(k)
+    if positions is not None:
+        q, k = rope(record("q_unrotated", q), positions), rope(record("k_unrotated", k), positions)
+    return q, k, v
+
+
+def mix(q, k, v, w_o, mask=None, causal=False, plain=False, record: Record = nothing) -> Float[Tensor, "batch t_q d_model"]:
+    """y = concat_h(attention(q, k, v)) w_o: the second half, where keys and values may have come from a KV cache"""
     mixed = attention(record("q", q), record("k", k), record("v", v), mask, causal, plain, record)
     concat = merge_heads(record("mixed", mixed))
     return record("out", record("concat", concat) @ w_o)
@@ -102,14 +113,19 @@ class MultiHeadAttention(nn.Module):
     `plain` switches between PyTorch's fused attention (False) and the steps one by one (True).
     """
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, n_kv_heads: int | None = None, rotate: bool = False):
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, n_kv_heads: int | None = None):
         super().__init__()
-        self.n_heads, self.n_kv_heads, self.rotate, self.plain = n_heads, n_kv_heads or n_heads, rotate, False
+        self.n_heads, self.n_kv_heads, self.plain = n_heads, n_kv_heads or n_heads, False
         self.w_q = weight(d_model, self.n_heads * d_k)
         self.w_k = weight(d_model, self.n_kv_heads * d_k)
         self.w_v = weight(d_model, self.n_kv_heads * d_v)
         self.w_o = weight(self.n_heads * d_v, d_model)
 
+    def project(self, x: Tensor, memory: Tensor, positions: Tensor | None = None, record: Record = nothing) -> tuple[Tensor, Tensor, Tensor]:
+        return project(x, memory, self.w_q, self.w_k, self.w_v, self.n_heads, self.n_kv_heads, positions, record)
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
+        return mix(q, k, v, self.w_o, mask, causal, self.plain, record)
+
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
-        matrices = self.w_q, self.w_k, self.w_v, self.w_o
-        return multi_head_attention(x, memory, *matrices, self.n_heads, mask, causal, self.n_kv_heads, self.rotate, self.plain, record)
+        return self.mix(*self.project(x, memory, record=record), mask, causal, record)

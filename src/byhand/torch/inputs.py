@@ -13,7 +13,7 @@ def integers(name: str, values, device=None) -> Int[Tensor, "..."]:
     return tensor.to(device=device, dtype=torch.int64)
 
 
-def tokens(name: str, values, vocab: int, max_length: int | None, device=None) -> Int[Tensor, "batch time"]:
+def check_tokens(name: str, values, vocab: int, max_length: int | None, device=None) -> Int[Tensor, "batch time"]:
     """Token numbers, (batch, time), neither empty nor outside the vocabulary."""
     checked = integers(name, values, device)
     if checked.ndim != 2 or checked.numel() == 0:

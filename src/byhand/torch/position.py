@@ -7,28 +7,37 @@ from torch import Tensor
 
 def sinusoidal(length: int, d_model: int, dtype: torch.dtype | None = None, device=None) -> Float[Tensor, "length d_model"]:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos(the same angle)     (Vaswani et al. 2017, section 3.5)"""
-    pos = torch.arange(length, dtype=torch.float64, device=_angles_on(device))
-    angle = pos[:, None] / 10000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=pos.device) / d_model)
-    pe = torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(length, d_model)
-    return pe.to(device=device, dtype=dtype or torch.get_default_dtype())
+    return sinusoids(torch.arange(length, device=device), d_model, dtype or torch.get_default_dtype())
+
+
+def sinusoids(positions: Int[Tensor, "..."], d_model: int, dtype: torch.dtype) -> Float[Tensor, "... d_model"]:
+    """The rows of sinusoidal at these positions."""
+    pos = positions.to(_angles_on(positions.device), torch.float64)
+    angle = pos[..., None] / 10000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=pos.device) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype).to(positions.device)
 
 
 def rope(
-    x: Float[Tensor, "*batch time d_k"], positions: Int[Tensor, "time"] | None = None, base: float = 10000.0, pairing: str = "interleaved"
+    x: Float[Tensor, "*batch time d_k"],
+    positions: Int[Tensor, "time"] | Int[Tensor, "batch time"] | None = None,
+    base: float = 10000.0,
+    pairing: str = "interleaved",
 ) -> Float[Tensor, "*batch time d_k"]:
     """(y_a, y_b) = (x_a cos θ − x_b sin θ, x_a sin θ + x_b cos θ), θ = pos · base^(−2i/d_k)     (Su et al. 2021, equation 34)
 
-    Pair i is coordinates (2i, 2i+1) with pairing="interleaved", and (i, i + d_k/2) with "half". Without positions they are 0, 1, 2, ….
+    Pair i is coordinates (2i, 2i+1) with pairing="interleaved", and (i, i + d_k/2) with "half". Without positions they are 0, 1, 2, …; one row of them
+    for each sequence is welcome too.
     """
     d_k = x.shape[-1]
     if d_k % 2:
         raise ValueError(f"x had a last axis of {d_k}; it must be even (coordinates rotate in pairs)")
-    if positions is None:
-        positions = torch.arange(x.shape[-2])
-    # The angles are worked in float64: a large position in float32 has lost the digits that matter. Then they are rounded once.
     device = _angles_on(x.device)
+    positions = torch.arange(x.shape[-2], device=device) if positions is None else torch.as_tensor(positions, device=device)
+    # The angles in float64, whatever x is: a large position in float32 has lost the digits that matter.
     frequency = base ** (-torch.arange(0, d_k, 2, dtype=torch.float64, device=device) / d_k)
-    angle = torch.as_tensor(positions, dtype=torch.float64, device=device)[..., None] * frequency
+    angle = positions[..., None] * frequency
+    if positions.ndim == 2:  # a row for each sequence: every axis between batch and time shares it
+        angle = angle.reshape(len(angle), *[1] * (x.ndim - 3), *angle.shape[1:])
     cos, sin = angle.cos().to(x), angle.sin().to(x)
     if pairing == "interleaved":
         a, b = x[..., 0::2], x[..., 1::2]

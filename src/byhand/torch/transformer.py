@@ -8,7 +8,7 @@ from ..parameters import draw, encoder_decoder_shapes
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
 from .feed_forward import FeedForward
-from .inputs import check_lengths, key_mask, tokens
+from .inputs import check_lengths, check_tokens, key_mask
 from .linear import Linear
 from .norm import LayerNorm
 from .position import sinusoidal
@@ -53,8 +53,8 @@ class Transformer(Weights):
         Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
         """
         config, device, record = self.config, self.source_embedding.device, Record(activations)
-        source = tokens("source", source, config.source_vocab, config.max_length, device)
-        decoder_input = tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device)
+        source = check_tokens("source", source, config.source_vocab, config.max_length, device)
+        decoder_input = check_tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device)
         if len(source) != len(decoder_input):
             raise ValueError(f"decoder_input had {len(decoder_input)} sequences and source {len(source)}; a batch must have as many of each")
         source_mask = _mask("source_lengths", source_lengths, source)
