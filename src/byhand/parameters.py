@@ -55,7 +55,7 @@ def norm_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def feed_forward_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """SwiGLU adds w_3, whose product with x is what the gate multiplies."""
+    """SwiGLU adds w_3: x w_3 is the gate by which silu(x w_1 + b_1) is multiplied."""
     d, d_ff = config.d_model, config.d_ff
     shapes = {"w_1": (d, d_ff), "b_1": (d_ff,), "w_2": (d_ff, d), "b_2": (d,)}
     if config.activation == "swiglu":

@@ -128,11 +128,11 @@ def test_keeping_nothing_gives_the_same_logits_and_no_cache_for_a_backward():
 
 
 def test_keeping_nothing_holds_one_block_at_a_time():
-    """Peak memory beyond the KV cache: with ten layers, as with two, one block's arrays."""
+    """Peak memory beyond the KV cache: with ten layers, as with one, one block's arrays."""
     import tracemalloc
 
     peaks = {}
-    for n_layers in (2, 10):
+    for n_layers in (1, 10):
         for keep in (True, False):
             params, config, rng = _model(n_layers=n_layers, d_model=32, d_ff=64)
             tokens = rng.integers(0, 9, (1, 128))
@@ -142,8 +142,8 @@ def test_keeping_nothing_holds_one_block_at_a_time():
             peaks[n_layers, keep] = tracemalloc.get_traced_memory()[1] - out.kv_cache.nbytes
             tracemalloc.stop()
             del out
-    assert peaks[10, True] > 3.5 * peaks[2, True]
-    assert peaks[10, False] < 1.1 * peaks[2, False]
+    assert peaks[10, True] > 5 * peaks[1, True]
+    assert peaks[10, False] < 1.2 * peaks[1, False]
 
 
 # ---- generate -----------------------------------------------------------------------------------
