@@ -285,11 +285,15 @@ def _run(params, config, tokens, kv_cache, lengths, keep):
 
 def backward(dlogits: Float[Array, "batch time vocab"], cache: Cache) -> Arrays:
     """The gradient of every parameter, from the gradient at the logits; names, order and shapes as in params."""
-    return gradients(dlogits, cache).params
+    return _gradients(dlogits, cache, keep=False).params
 
 
 def gradients(dlogits: Float[Array, "batch time vocab"], cache: Cache) -> Gradients:
     """backward with every step kept: the parameters' gradients, and that of every stage in the order of computing."""
+    return _gradients(dlogits, cache, keep=True)
+
+
+def _gradients(dlogits, cache, keep):
     if cache is None:
         raise ValueError("cache was None; a backward needs the cache of a forward pass with keep=True and no kv_cache")
     if dlogits.shape != cache.output.x.shape[:-1] + cache.output.w.shape[1:]:
@@ -306,7 +310,8 @@ def gradients(dlogits: Float[Array, "batch time vocab"], cache: Cache) -> Gradie
     for i in reversed(range(len(cache.blocks))):
         dx, block_grads, block_stages = BLOCKS[config.norm][1](dx, cache.blocks[i], f"block.{i}")
         grads |= block_grads
-        stages |= block_stages
+        if keep:
+            stages |= block_stages
     _, looked_up = embedding_backward(dx, cache.tokens)
     stages["input"] = dx
 
