@@ -135,7 +135,7 @@ class Assistant:
         if not any(p.standing in ("in force", "unreviewed") for p in topic):
             return Answer("search", escalation="not_in_force", detail=ids, cost=cost)
         topics = dict.fromkeys(hit.passage.topic for hit in hits)
-        evidence = [self._quotable(p) for t in topics for p in self.passages if p.topic == t and p.standing in ("in force", "unreviewed")]
+        evidence = [self.quotable(p) for t in topics for p in self.passages if p.topic == t and p.standing in ("in force", "unreviewed")]
         return self._compose("search", question, evidence, cost)
 
     def _named(self, hits: list[Hit], question: str) -> list[Hit]:
@@ -143,7 +143,7 @@ class Assistant:
         named = {h.passage.topic: self.index.coverage(words(question), words(h.passage.title)) for h in hits if h.passage.kind != "policy"}
         return [h for h in hits if h.passage.kind == "policy" or named.get(h.passage.topic, 0.0) >= max(named.values(), default=0.0)]
 
-    def _quotable(self, passage: Passage) -> Passage:
+    def quotable(self, passage: Passage) -> Passage:
         """The passage without the sentences that its author has no say in."""
         if passage.standing == "in force" or not self.screen:
             return passage

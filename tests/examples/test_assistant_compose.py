@@ -82,7 +82,7 @@ def test_the_screen_keeps_injected_sentences_from_the_composer(connection, quest
 
 
 def test_the_screen_lets_handling_advice_through(assistant):
-    leaflets = {p.id: assistant._quotable(p).sentences for p in assistant.passages if p.kind == "leaflet"}
+    leaflets = {p.id: assistant.quotable(p).sentences for p in assistant.passages if p.kind == "leaflet"}
     assert leaflets == {
         "SUP-006": ["Wipe the lantern with a damp cloth and never use solvents.", "Hang the lantern by its hook and keep it away from the tent wall."],
         "SUP-011": ["Backflush the filter with clean water after every trip.", "Never let a wet filter freeze, since ice breaks the fibres.",
