@@ -76,3 +76,37 @@ def test_other_models_are_refused(change):
     config = Config(4, 2, 8, 1, 2, 4, **change)
     with pytest.raises(ValueError, match=f"{name} was '{value}'"):
         bs.transformer.forward(case.params, config, case.source, case.decoder_input)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda params: params.pop("output.b"), "'output.b' is missing"),
+        (lambda params: params.update({"output.c": np.ones(4)}), "'output.c' is unknown"),
+        (lambda params: params.update({"output.b": np.ones(3)}), r"'output.b' had shape \(1, 3\); it must be \(1, 4\)"),
+        (lambda params: params.update({"output.b": np.full(4, np.nan)}), "must be finite"),
+    ],
+)
+def test_bad_parameters(change, message):
+    case = toy.lively()
+    change(case.params)
+    with pytest.raises(ValueError, match=message):
+        bs.transformer.forward(case.params, case.config, case.source, case.decoder_input, digits=5)
+    with pytest.raises(ValueError, match=message):
+        bs.witness(case, "output.w", (0, 0))
+
+
+def test_bad_tokens_and_lengths():
+    case = toy.lively()
+    with pytest.raises(IndexError, match="token 7"):
+        bs.transformer.forward(case.params, case.config, [[0, 7]], case.decoder_input, digits=5)
+    with pytest.raises(ValueError, match="source_lengths held 4"):
+        bs.transformer.forward(case.params, case.config, case.source, case.decoder_input, source_lengths=[4], digits=5)
+
+
+@pytest.mark.parametrize("digits", [None, 20])
+def test_a_constant_row_under_eps_0(digits):
+    case = toy.document(exact=True)
+    params = case.params | {"source_embedding": sp.ones(2, 4)}
+    with pytest.raises(ValueError, match="constant"):
+        bs.transformer.forward(params, case.config, case.source, case.decoder_input, digits=digits)

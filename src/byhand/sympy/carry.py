@@ -76,10 +76,14 @@ class Digits:
     def _part(self, stage, inputs, settings):
         rule = linearised(stage, tuple(x.shape for x in inputs), tuple(sorted(settings.items())))
         values = [entry for x in inputs for entry in x.value]
+        try:
+            value = rule.value(*values)
+        except ZeroDivisionError:
+            raise ValueError(f"{stage.__name__} divided by 0; under eps = 0 a row must not be constant") from None
         if all(x.slope is None for x in inputs):
-            return Dual(rule.shape, rule.value(*values), None)
+            return Dual(rule.shape, value, None)
         slopes = [entry for x in inputs for entry in (x.slope or _still(x))]
-        return Dual(rule.shape, rule.value(*values), rule.slope(*values, *slopes))
+        return Dual(rule.shape, value, rule.slope(*values, *slopes))
 
     def finish(self, dual: Dual) -> sp.ImmutableMatrix:
         """The values as a SymPy matrix."""

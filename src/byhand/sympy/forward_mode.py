@@ -12,8 +12,8 @@ import sympy as sp
 
 from . import linear, loss
 from .carry import Closed, Digits
-from .exact import parameters, setting
-from .transformer import run
+from .exact import setting
+from .transformer import checked_parameters, run
 
 
 def witness(case, parameter: str, index: int | Iterable[int], digits: int | None = 30) -> sp.Expr:
@@ -23,7 +23,7 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
     makes them. A derivative smaller than 10^−digits is returned as 0. A closed form takes a second at the output, minutes deep in
     the network. Raises ValueError for an unknown parameter, IndexError for an index outside it.
     """
-    params = parameters(case.params)
+    params = checked_parameters(case.params, case.config)
     if parameter not in params:
         raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
     return _derivative(case, params, parameter, _place(parameter, params[parameter].shape, index), digits)
@@ -31,7 +31,7 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
 
 def witnesses(case, parameter: str, digits: int | None = 30) -> sp.ImmutableMatrix:
     """∂L/∂parameter, every entry on its own by `witness`; a vector is one row."""
-    params = parameters(case.params)
+    params = checked_parameters(case.params, case.config)
     if parameter not in params:
         raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
     shape = params[parameter].shape

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import sympy as sp
 
 from ..config import Config
+from ..parameters import encoder_decoder_shapes
 from . import attention, embedding, feed_forward, linear, norm, position, softmax
 from .carry import Digits, Exact
 from .exact import parameters, setting
@@ -35,10 +36,11 @@ def forward(
 
     Parameters are matrices, arrays or nested lists of exact numbers or floats (a float counts as the fraction that it is).
     With `digits` every stage is evaluated to that many digits instead of exactly: closed forms of general weights grow out of hand.
-    Raises ValueError for a model that is not document 1's kind: post-norm layer norm, ReLU, sinusoids or none.
+    Raises ValueError for a model that is not document 1's kind (post-norm layer norm, ReLU, sinusoids or none), for an unknown,
+    missing or misshapen parameter and a length that does not fit; IndexError for a token outside the vocabulary.
     Source: Vaswani et al. 2017, figure 1.
     """
-    params = parameters(params)
+    params = checked_parameters(params, config)
     batch = config, source, decoder_input, source_lengths, target_lengths
     if digits is None:
         return run(Exact(), params, *batch)
@@ -48,11 +50,23 @@ def forward(
         return Forward(*(_mapped(carry.finish, part) for part in out))
 
 
+def checked_parameters(params: dict, config: Config) -> dict[str, sp.ImmutableMatrix]:
+    """The parameters as exact matrices, after a check that the model is of a kind known here and that these are its parameters."""
+    _check(config)
+    shapes, params = encoder_decoder_shapes(config), parameters(params)
+    for name in [*shapes, *params]:
+        if name not in params or name not in shapes:
+            raise ValueError(f"parameter {name!r} is {'missing' if name in shapes else 'unknown'}; the model has {', '.join(shapes)}")
+        shape = shapes[name] if len(shapes[name]) == 2 else (1, *shapes[name])
+        if params[name].shape != shape:
+            raise ValueError(f"parameter {name!r} had shape {params[name].shape}; it must be {shape}")
+    return params
+
+
 def run(carry, params, config, source, decoder_input, source_lengths=None, target_lengths=None) -> Forward:
     """The wiring, the same for every way of carrying a value: each sequence on its own, its stages gathered by name."""
-    _check(config)
-    source_lengths = [len(row) for row in source] if source_lengths is None else source_lengths
-    target_lengths = [len(row) for row in decoder_input] if target_lengths is None else target_lengths
+    source_lengths = _lengths("source_lengths", source_lengths, source)
+    target_lengths = _lengths("target_lengths", target_lengths, decoder_input)
     passes = [
         _sequence(carry, params, config, tuple(map(int, s)), tuple(map(int, t)), int(n), int(m))
         for s, t, n, m in zip(source, decoder_input, source_lengths, target_lengths, strict=True)
@@ -143,6 +157,15 @@ def _check(config):
     for name, values in supported.items():
         if (value := getattr(config, name)) not in values:
             raise ValueError(f"{name} was {value!r}; the exact encoder-decoder takes {' or '.join(map(repr, values))}")
+
+
+def _lengths(name, lengths, rows):
+    if lengths is None:
+        return [len(row) for row in rows]
+    for length, row in zip(lengths, rows, strict=True):
+        if not 1 <= length <= len(row):
+            raise ValueError(f"{name} held {length}; each must lie between 1 and the array's time, {len(row)}")
+    return lengths
 
 
 def _mapped(function, value):
