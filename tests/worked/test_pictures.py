@@ -41,6 +41,18 @@ def test_heatmap_of_heads_masks_and_exact_numbers():
     checked(worked.heatmap([[0.0, -np.inf], [1.0, 2.0]]))  # what is not finite is hatched
 
 
+def test_heatmaps_side_by_side_each_with_its_own_scale():
+    shown = checked(worked.heatmaps({"A": [[0.5, 0.5]], "dA": [[2.0, -1.0]], "dS": [[0.001, -0.001]]}, ["i"], ["je", "suis"], digits=3))
+    assert shown.alt == "Side by side: A [0.5, 0.5]; dA [2, -1]; dS [0.001, -0.001]"
+    alone = worked.heatmaps({"dS": [[0.001, -0.001]]}).svg
+    fill = re.findall(r"fill: ?(#[0-9a-f]{6})", alone)
+    assert fill and set(fill) <= set(re.findall(r"fill: ?(#[0-9a-f]{6})", shown.svg))  # as strong beside larger numbers as alone
+    assert "36 cells" not in shown.alt and "7 by 7 cells" in worked.heatmaps({"A": rng.random((7, 7))}).alt
+    for panels in ({}, {"A": [1.0]}, {"A": [[1.0]], "B": [[1.0, 2.0]]}):
+        with pytest.raises(ValueError, match="panels had shapes"):
+            worked.heatmaps(panels)
+
+
 def test_a_large_heatmap_is_one_image():
     shown = checked(worked.heatmap(rng.normal(size=(60, 64)), title="Positions"))
     assert "data:image/png" in shown.svg and len(shown.svg) < 60_000

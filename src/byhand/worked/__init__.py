@@ -5,16 +5,18 @@ from byhand.worked.display import Written
 from byhand.worked.ledger import document_figures
 from byhand.worked.matrices import matrix, matrix_product
 from byhand.worked.pictures import architecture, bars, lines, projections, reversed_graph
-from byhand.worked.plotting import Picture, heatmap, picture, use_book_style
+from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book_style
 from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
 from byhand.worked.sheets import sheet
 from byhand.worked.source import show_source
 from byhand.worked.steps import adam_steps, sinusoid_row
 from byhand.worked.sums import number, outer_product, product_entry, sum_of_terms
 from byhand.worked.verdicts import agreement, printed, printed_table, witnesses
+from byhand.worked.walk import Walk
 
 __all__ = [
     "Picture",
+    "Walk",
     "Written",
     "adam_steps",
     "agreement",
@@ -22,6 +24,7 @@ __all__ = [
     "bars",
     "document_figures",
     "heatmap",
+    "heatmaps",
     "layer_norm_backward_row",
     "layer_norm_row",
     "lines",

@@ -10,7 +10,7 @@ alternative text; nbval compares both, so coordinates are rounded to what a read
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -103,6 +103,36 @@ def heatmap(
         if title:
             figure.suptitle(title) if len(panels) > 1 else axes[0].set_title(title)
         return picture(figure, alt or _describe(values, title))
+
+
+def heatmaps(
+    panels: Mapping[str, Any],
+    rows: Sequence | None = None,
+    cols: Sequence | None = None,
+    digits: int = 2,
+    alt: str | None = None,
+    xlabel: str | None = None,
+    ylabel: str | None = None,
+) -> Picture:
+    """Several matrices of one shape side by side, each under its name and with a colour scale of its own: weights beside their gradients.
+
+    panels: {"A": (m, n), "dA": (m, n), ...}. Raises ValueError for no panel and for shapes that differ.
+    """
+    values = {str(name): numbers_in(array) for name, array in panels.items()}
+    shapes = {array.shape for array in values.values()}
+    if len(shapes) != 1 or len(min(shapes)) != 2 or not all(min(shapes)):
+        raise ValueError(f"panels had shapes {[array.shape for array in values.values()]}; they must be matrices, at least one, all of one shape")
+    m, n = min(shapes)
+    rows, cols = _axis_labels("rows", rows, m), _axis_labels("cols", cols, n)
+    with book_style():
+        figure, axes = _panels(len(values), m, n)
+        for axis, (name, panel) in zip(axes, values.items()):
+            _draw_heatmap(axis, panel, np.isfinite(panel), _color_map(panel, None), digits)
+            _label_axes(axis, m, n, rows, cols)
+            axis.set_xlabel(xlabel or "")
+            axis.set_title(name)
+        axes[0].set_ylabel(ylabel or "")
+        return picture(figure, alt or "Side by side: " + "; ".join(_listed(name, panel, digits) for name, panel in values.items()))
 
 
 # --- parts
@@ -241,3 +271,10 @@ def _describe(values, title) -> str:
     finite = values[np.isfinite(values)]
     span = f", values from {f.text(finite.min(), 2)} to {f.text(finite.max(), 2)}" if finite.size else ""
     return f"{title or 'Heat map'}: {size} cells{span}"
+
+
+def _listed(name, values, digits) -> str:
+    """A small matrix is read out, a large one described."""
+    if values.size > 36:
+        return _describe(values, name)
+    return f"{name} " + ", ".join("[" + ", ".join(row) + "]" for row in f.entries(values, digits).tolist())
