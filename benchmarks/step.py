@@ -4,7 +4,7 @@ A step is the forward pass, the loss, the backward pass and Adam. Both floors ru
 attention (scaled_dot_product_attention) and its fused Adam. The two are timed in turn, a step each, so that whatever else the
 machine does falls on both alike.
 
-    python benchmarks/step.py [--seconds 10]
+    python benchmarks/step.py [--seconds 10] [--sizes toy "d 128" "d 512"]
 """
 
 import os
@@ -90,12 +90,14 @@ def measure(config: Config, batch_size: int, length: int, seconds: float) -> tup
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="how long to time each size (10)")
-    seconds = parser.parse_args(argv).seconds
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="which to time (all)")
+    arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     print(f"one training step in float32 on one thread, medians; NumPy {np.__version__}, PyTorch {torch.__version__}")
     print(f"{'size':8}{'NumPy':>12}{'PyTorch':>12}{'ratio':>8}{'aim':>7}{'steps':>8}")
-    for name, (config, batch_size, length, aim) in SIZES.items():
-        times = measure(config, batch_size, length, seconds)
+    for name in arguments.sizes:
+        config, batch_size, length, aim = SIZES[name]
+        times = measure(config, batch_size, length, arguments.seconds)
         ours, theirs = map(statistics.median, times)
         print(f"{name:8}{ours * 1e3:9.2f} ms{theirs * 1e3:9.2f} ms{ours / theirs:8.2f}{aim:7.2f}{len(times[0]):8}", flush=True)
 
