@@ -22,7 +22,7 @@ class StageRow(Row):
     how: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Report):
     """The stages that were compared, in the reference's order, and those that found no partner."""
 
@@ -91,11 +91,22 @@ def _row(name, partner, mine, reference, bound):
         error, where = worst.error, place_text(worst.place)
     else:
         error, where = float("inf"), ""
-    # a stage's own paths, as in ….out.via_residual, are the likeliest to be missing; perhaps mine alone has them
-    paths = {path: array for path, array in (mine | reference).items() if path.startswith((f"{name}.", f"{partner}."))}
+    # a path that leads back here, as ….out.via_residual does, is the likeliest to be missing; perhaps mine alone has recorded it
+    paths = _paths(mine | reference)
+    own = {path: array for path, array in paths.items() if path.startswith((f"{name}.via_", f"{partner}.via_"))}
     others = {other: array for other, array in reference.items() if other != name}
-    how = diagnose(value, right, bound, paths | others)
+    how = diagnose(value, right, bound, others, own | paths)
     return StageRow(name, False, error, where, f"differs: {how}", partner, how)
+
+
+def _paths(arrays):
+    """Every recorded path, and all that lead from one place together."""
+    paths = {name: array for name, array in arrays.items() if ".via_" in name}
+    for place in dict.fromkeys(name.partition(".via_")[0] for name in paths):
+        together = [array for name, array in paths.items() if name.startswith(f"{place}.via_")]
+        if len(together) > 1:
+            paths[f"{place}, by all its paths,"] = sum(together)
+    return paths
 
 
 def _arrays(value, argument):

@@ -59,7 +59,7 @@ class GradientRow(Row):
     by_difference: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GradientReport(Report):
     def header(self):
         return ["", "verdict", "where", "by hand", "by difference"]

@@ -13,12 +13,14 @@ Array = np.ndarray
 MOST_NAMED = 4096  # integers n that a factor is tried against: n, 1/n, √n, 1/√n
 
 
-def diagnose(mine: Array, right: Array, bound: float = 1e-9, others: Mapping[str, Array] | None = None) -> str:
+def diagnose(
+    mine: Array, right: Array, bound: float = 1e-9, others: Mapping[str, Array] | None = None, paths: Mapping[str, Array] | None = None
+) -> str:
     """In what way mine differs from the right array: "" where it agrees within the bound.
 
-    Looked for, in this order: values that are not finite; another shape; a missing, doubled or mistaken path (with the help of `others`,
-    the arrays that belong to other stages); a constant factor; exchanged axes; heads or rows in another order; only some rows; the same
-    difference in every row; a factor for each column or each row; signs.
+    Looked for, in this order: values that are not finite; another shape; one of `paths`, the arrays that may lead here, missing or added
+    twice; one of `others`, the right arrays of other stages, in its place, missing or added; a constant factor; exchanged axes; heads or
+    rows in another order; only some rows; the same difference in every row; a factor for each column or each row; signs.
     """
     mine, right = as_floats(mine, "mine"), as_floats(right, "right")
     if not np.isfinite(mine).all():
@@ -28,7 +30,11 @@ def diagnose(mine: Array, right: Array, bound: float = 1e-9, others: Mapping[str
         return _other_shape(mine, right, bound)
     if _same(mine, right, bound):
         return ""
-    looks = (_zero, _other_stage(others or {}), _factor, _exchanged_axes, _regrouped, _reordered, _some_slices, _constant_difference, _scaled_slices, _signs)
+    others, paths = others or {}, paths or {}
+    looks = (
+        _zero, _sum_of(paths), _in_place_of(others), _sum_of(others), _factor, _exchanged_axes, _regrouped, _reordered, _some_slices,
+        _constant_difference, _scaled_slices, _signs,
+    )  # fmt: skip
     for look in looks:
         found = look(mine, right, bound)
         if found:
@@ -51,22 +57,28 @@ def _zero(mine, right, bound):
     return "" if _nonzero(mine) else "it is all 0"
 
 
-def _other_stage(others):
-    """Mine is another stage, or the right one with another stage added or taken away."""
+def _sum_of(paths):
     def look(mine, right, bound):
-        for name, other in others.items():
-            other = as_floats(other, name)
-            if other.shape != right.shape or not _nonzero(other):
-                continue
-            if _same(mine, other, bound):
-                return f"it is what {name} should be"
-            if _same(mine, right - other, bound):
+        for name, path in _of_shape(paths, right):
+            if _same(mine, right - path, bound):
                 return f"{name} is missing from the sum"
-            if _same(mine, right + other, bound):
+            if _same(mine, right + path, bound):
                 return f"{name} is added once too often"
         return ""
 
     return look
+
+
+def _in_place_of(others):
+    def look(mine, right, bound):
+        return next((f"it is what {name} should be" for name, other in _of_shape(others, right) if _same(mine, other, bound)), "")
+
+    return look
+
+
+def _of_shape(arrays, right):
+    arrays = ((name, as_floats(array, name)) for name, array in arrays.items())
+    return [(name, array) for name, array in arrays if array.shape == right.shape and _nonzero(array)]
 
 
 def _factor(mine, right, bound):

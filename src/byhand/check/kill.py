@@ -1,0 +1,399 @@
+"""Mistake × witness: which of the independent checks notices which planted mistake, and whether the model learns in spite of it."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byhand import toy
+from byhand.config import Config
+from byhand.numpy import loss, optimizer, step, transformer
+from byhand.parameters import encoder_decoder_shapes
+
+from .compare import compare
+from .derivatives import directional_difference
+from .invariants import invariants
+from .measure import agreement
+from .mistakes import MISTAKES, Mistake
+from .report import Report, Row
+
+# What a witness says of one mistake: "" where it notices nothing, words where it does, None where it cannot look.
+Look = Callable[[Mistake, Mapping[str, toy.Case]], str | None]
+
+NEAR = 0.1  # how far above its floor the loss may be after `training`, which starts 1.5 to 2.7 above it and ends 0.02 above it
+STORED = "kill_matrix.json"
+BOUNDS = {"PyTorch": 1e-10, "SymPy": 1e-12, "central differences": 1e-6}
+
+
+def cases() -> dict[str, toy.Case]:
+    """The models that the mistakes are looked for on: every width, length and layer that could hide one differs from the others somewhere."""
+    return {"document": toy.document(), "lively": toy.lively(), "uneven": uneven(), "uneven, tied": uneven(tied=True)}
+
+
+def uneven(tied: bool = False) -> toy.Case:
+    """generic's mixture, smaller: two layers, d_k ≠ d_v, a padded batch, repeated tokens, no two sizes the same where that matters."""
+    config = Config(d_model=6, n_heads=2, d_k=2, d_v=4, d_ff=5, n_layers=2, source_vocab=4, target_vocab=7, tied=tied)
+    rng = np.random.default_rng(1)
+    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in encoder_decoder_shapes(config).items()}
+    names = {"source": tuple("abcd"), "target": tuple("ABCDEFG")}
+    return toy.Case(
+        config, params, np.array([[1, 2, 1, 0, 3], [3, 0, 0, 0, 0]]), np.array([[0, 4, 4], [0, 6, 2]]), np.array([[4, 4, 1], [6, 2, 1]]),
+        np.array([5, 2]), np.array([3, 2]), reduction="mean", smoothing=0.1, names=names,
+    )  # fmt: skip
+
+
+# ---- the witnesses ------------------------------------------------------------------------------
+
+
+def by_running(mistake: Mistake, running: Mapping[str, toy.Case]) -> str:
+    """Unequal lengths and widths: does it run at all?"""
+    for name, case in cases().items():
+        if name not in running:
+            try:
+                step.run(case)
+            except (ValueError, IndexError) as error:
+                return f"{name}: {type(error).__name__}"
+    return ""
+
+
+def by_pytorch(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None:
+    """Logits, every parameter's gradient, and four steps of torch.optim.Adam."""
+    if mistake.kind == "optimizer":
+        return _adam_differs(_adam_by_pytorch(), BOUNDS["PyTorch"])
+    for name, case in running.items():
+        run, (activations, _, grads) = step.run(case), _torch_step(name)
+        for what, mine, right in (("logits", run.output.logits, activations["logits"]), ("gradients", run.gradients.params, grads)):
+            if agreement(mine, right) > BOUNDS["PyTorch"]:
+                return f"{what} of {name}"
+    return ""
+
+
+def by_sympy(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None:
+    """Two entries of every parameter's gradient on `lively`, by the whole-network witness; Adam's four steps exactly."""
+    if mistake.kind == "optimizer":
+        return _adam_differs(_adam_by_sympy(), BOUNDS["SymPy"])
+    for name in [name for name in ("lively", "uneven, tied") if name in running] or [name for name in ("document",) if name in running]:
+        grads = step.run(running[name]).gradients.params
+        for parameter, entries in _sympy_entries(name).items():
+            if agreement([grads[parameter][place] for place in entries], list(entries.values())) > BOUNDS["SymPy"]:
+                return f"{parameter} of {name}"
+    return ""
+
+
+def by_central_differences(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None:
+    """The loss itself, moved along two random directions for every parameter."""
+    if mistake.kind == "optimizer":
+        return None
+    for name, case in running.items():
+        grads = step.run(case).gradients.params
+        slopes = _slopes(case) if mistake.kind == "forward" else _right_slopes(name)  # only then has the loss itself changed
+        for parameter, along in slopes.items():
+            mine = [float((grads[parameter] * direction).sum()) for direction in _directions(case, parameter)]
+            scale = np.abs(grads[parameter]).max()
+            if agreement([*mine, scale], [*along, scale]) > BOUNDS["central differences"]:
+                return f"{parameter} of {name}"
+    return ""
+
+
+def by_invariants(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None:
+    """check.invariants: what must hold without any reference."""
+    if mistake.kind == "optimizer":
+        return None
+    for case in running.values():
+        report = invariants(case.params, case.config, case)
+        if not report:
+            return report.failures[0].name
+    return ""
+
+
+def by_comparison(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None:
+    """check.compare with PyTorch, stage by stage: which is the first to differ, and how."""
+    if mistake.kind == "optimizer":
+        return None
+    for name in sorted(running, key=lambda name: name != "lively"):
+        run, (activations, stages, grads) = step.run(running[name]), _torch_step(name)
+        pairs = ((run.output.activations, activations), (run.gradients.stages, stages), (run.gradients.params, grads))
+        for mine, right in pairs:
+            first = compare(mine, right).first
+            if first:
+                return f"{first.name}: {first.how}"
+    return ""
+
+
+def by_changing(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None:
+    """The future changed, and the padding: neither may be seen by what comes before, or stands outside."""
+    if mistake.kind == "optimizer":
+        return None
+    for name, case in running.items():
+        before = _logits(case)
+        last = case.decoder_input.shape[1] - 1
+        future = case.decoder_input.copy()
+        future[:, last] = (future[:, last] + 1) % case.config.target_vocab
+        if (_logits(case, decoder_input=future)[:, :last] != before[:, :last]).any():
+            return f"{name}: the future is seen"
+        if case.source_lengths is not None:
+            padded = np.arange(case.source.shape[1]) >= case.source_lengths[:, None]
+            source = np.where(padded, (case.source + 1) % case.config.source_vocab, case.source)
+            if (_logits(case, source=source) != before).any():
+                return f"{name}: the padding is seen"
+    return ""
+
+
+WITNESSES: dict[str, Look] = {
+    "runs": by_running,
+    "PyTorch": by_pytorch,
+    "SymPy": by_sympy,
+    "central differences": by_central_differences,
+    "invariants": by_invariants,
+    "comparison": by_comparison,
+    "future and padding": by_changing,
+}
+
+
+# ---- the matrix ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KillRow(Row):
+    """seen: by witness, what it noticed, "" for nothing, None where it cannot look.
+
+    hidden       on `document` alone, PyTorch's comparison would have passed
+    trained_on   the case on which it was trained with the mistake: the first of lively, the uneven ones and document that the mistake
+                 changes and that still runs
+    learns       the loss came within 0.1 of its floor, the entropy of the smoothed target, as it does without the mistake
+    above_floor  how near it came
+    """
+
+    kind: str = ""
+    seen: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    hidden: bool = False
+    trained_on: str = ""
+    learns: bool = False
+    above_floor: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KillMatrix(Report):
+    """One row for each mistake: a cell is empty where the witness notices nothing."""
+
+    witnesses: tuple[str, ...] = ()
+
+    def header(self):
+        return ["mistake", *self.witnesses, "on `document` alone", "training"]
+
+    def data(self) -> list[dict]:
+        """The matrix as plain data, which `stored` reads."""
+        keys = ("name", "kind", "seen", "hidden", "trained_on", "learns")
+        return [{key: getattr(row, key) for key in keys} for row in self.rows]
+
+    def cells(self, row):
+        cells = ["—" if row.seen[name] is None else "caught" if row.seen[name] else "" for name in self.witnesses]
+        return [row.name, *cells, "hidden" if row.hidden else "", "learns" if row.learns else "fails"]
+
+
+def stored() -> KillMatrix:
+    """The whole matrix as it was last computed: `python -m byhand.check.kill` computes and stores it, and a test does so again and compares."""
+    data = json.loads(files("byhand.check").joinpath(STORED).read_text("utf-8"))
+    rows = tuple(KillRow(holds=any(entry["seen"].values()), verdict=_verdict(entry["seen"]), **entry) for entry in data)
+    return KillMatrix(_title(rows), rows, tuple(data[0]["seen"]))
+
+
+def _verdict(seen):
+    caught = [name for name, words in seen.items() if words]
+    return f"caught by {', '.join(caught)}" if caught else "missed by all"
+
+
+def _title(rows, trained=True):
+    missed = sum(not row.holds for row in rows)
+    title = f"{len(rows)} mistakes: {f'{missed} missed by every witness' if missed else 'each is caught'}"
+    return title + (f"; {sum(row.learns for row in rows)} train all the same" if trained else "")
+
+
+def kill_matrix(mistakes: Iterable[Mistake] | None = None, witnesses: Mapping[str, Look] | None = None, train: bool = True) -> KillMatrix:
+    """Plants each mistake in turn, asks every witness, and trains with it.
+
+    A row holds where at least one witness notices. A witness looks at the cases on which the mistaken model still runs.
+    """
+    mistakes = list(MISTAKES.values() if mistakes is None else mistakes)
+    witnesses = dict(WITNESSES if witnesses is None else witnesses)
+    every = cases()
+    rows = []
+    for mistake in mistakes:
+        _prepare(witnesses)  # the right answers, before anything is wrong
+        with mistake.planted():
+            running = {name: case for name, case in every.items() if _runs(case)}
+            seen = {name: look(mistake, running) for name, look in witnesses.items()}
+            alone = {name: case for name, case in running.items() if name == "document"}
+            hidden = "PyTorch" in witnesses and mistake.kind != "optimizer" and not witnesses["PyTorch"](mistake, alone) and bool(alone)
+            trained_on = next((name for name in (*list(every)[1:], "document") if _shows(mistake, name, running)), "lively")
+            above = training(every[trained_on])[-1] - floor(every[trained_on]) if train else float("nan")
+        rows.append(KillRow(mistake.name, any(seen.values()), None, "", _verdict(seen), mistake.kind, seen, hidden, trained_on, above < NEAR, above))
+    return KillMatrix(_title(rows, train), tuple(rows), tuple(witnesses))
+
+
+def floor(case: toy.Case) -> float:
+    """The entropy of the smoothed target: the least that the loss can be."""
+    q = loss.smoothed_targets(np.array(0), case.config.target_vocab, case.smoothing)
+    return float(-(q * np.log(q)).sum())
+
+
+def training(case: toy.Case, steps: int = 100, lr: float = 0.01) -> list[float]:
+    """The loss before each of `steps` steps of Adam on the case's one batch; NaN from where it stops being finite."""
+    params, state, losses = case.params, None, []
+    for _ in range(steps):
+        try:
+            run = step.run(dataclasses.replace(case, params=params))
+            params, state = optimizer.adam(params, run.gradients.params, state, lr=lr)
+        except ValueError:
+            return losses + [float("nan")] * (steps - len(losses))
+        losses.append(run.loss)
+    return losses
+
+
+# ---- the right answers, worked out before anything is wrong -------------------------------------
+
+
+def _prepare(witnesses):
+    for name in cases():
+        _right_gradients(name)
+        if {"PyTorch", "comparison"} & witnesses.keys():
+            _torch_step(name)
+        if "SymPy" in witnesses and name != "uneven":
+            _sympy_entries(name)
+        if "central differences" in witnesses:
+            _right_slopes(name)
+
+
+def _shows(mistake, name, running):
+    """Whether the mistake changes a gradient of the case; Adam's change every step."""
+    if mistake.kind == "optimizer":
+        return True
+    return name in running and agreement(step.run(running[name]).gradients.params, _right_gradients(name)) > 1e-9
+
+
+@cache
+def _right_gradients(name):
+    return step.run(cases()[name]).gradients.params
+
+
+def _runs(case):
+    try:
+        step.run(case)
+    except (ValueError, IndexError):
+        return False
+    return True
+
+
+def _logits(case, **changed):
+    tokens = dict(source=case.source, decoder_input=case.decoder_input) | changed
+    return transformer.forward(case.params, case.config, **tokens, source_lengths=case.source_lengths, target_lengths=case.target_lengths).logits
+
+
+def _loss(case, params):
+    logits = _logits(dataclasses.replace(case, params=params))
+    return loss.cross_entropy(logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction)[0]
+
+
+def _directions(case, parameter):
+    return np.random.default_rng(len(parameter)).choice((-1.0, 1.0), (2, *case.params[parameter].shape))
+
+
+def _slopes(case):
+    def along(parameter, direction):
+        return directional_difference(lambda value: _loss(case, {**case.params, parameter: value}), case.params[parameter], direction, 2e-5, 4)
+
+    return {parameter: [along(parameter, direction) for direction in _directions(case, parameter)] for parameter in case.params}
+
+
+@cache
+def _right_slopes(name):
+    return _slopes(cases()[name])
+
+
+@cache
+def _torch_step(name) -> tuple[dict, dict, dict]:
+    """Activations, their gradients and the parameters' gradients, by PyTorch."""
+    from byhand.torch import loss as torch_loss
+    from byhand.torch import transformer as torch_transformer
+
+    case = cases()[name]
+    module = torch_transformer.Transformer(case.config).load_params(case.params)
+    tensors: dict[str, Any] = {}
+    logits = module(case.source, case.decoder_input, case.source_lengths, case.target_lengths, activations=tensors)
+    for tensor in tensors.values():
+        if tensor.requires_grad:
+            tensor.retain_grad()
+    torch_loss.cross_entropy(logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction).backward()
+    right = step.run(case).gradients.stages  # for its names and their order alone
+    stages = {stage: tensors[stage].grad.numpy() for stage in right if stage in tensors and tensors[stage].grad is not None}
+    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}, stages, module.grads()
+
+
+@cache
+def _sympy_entries(name) -> dict[str, dict[tuple[int, ...], float]]:
+    """Two entries of each parameter's gradient, exactly; on the larger models one entry of some."""
+    from byhand.sympy import witness
+
+    case = cases()[name]
+    rng = np.random.default_rng(0)
+    entries = {}
+    for parameter, value in case.params.items():
+        if name.startswith("uneven") and not parameter.endswith(("embedding", "output.b", "1.norm_1.gamma", "attention.w_q", "0.feed_forward.b_1")):
+            continue  # half a second an entry
+        places = rng.integers(0, value.shape, (1 if name.startswith("uneven") else 2, value.ndim))
+        entries[parameter] = {tuple(map(int, place)): float(witness(case, parameter, tuple(map(int, place)))) for place in places}
+    return entries
+
+
+# ---- Adam ---------------------------------------------------------------------------------------
+
+_THETA = np.array([1.0, -0.5, 0.25])
+_GRADIENTS = np.array([[0.5, -1e-3, 1e-4], [-0.25, 2e-3, 1e-4], [1.0, 1e-3, -2e-4], [0.5, 0.0, 1e-4]])
+
+
+def _adam_differs(right, bound):
+    params, state = {"w": _THETA}, None
+    for number, (g, expected) in enumerate(zip(_GRADIENTS, right), start=1):
+        params, state = optimizer.adam(params, {"w": g}, state, lr=0.1)
+        if agreement(params["w"], expected) > bound:
+            return f"step {number}"
+    return ""
+
+
+@cache
+def _adam_by_pytorch():
+    import torch
+
+    theta = torch.tensor(_THETA, requires_grad=True)
+    adam = torch.optim.Adam([theta], lr=0.1, betas=(0.9, 0.98), eps=1e-9)
+    found = []
+    for g in _GRADIENTS:
+        theta.grad = torch.tensor(g)
+        adam.step()
+        found.append(theta.detach().clone().numpy())
+    return found
+
+
+@cache
+def _adam_by_sympy():
+    import sympy as sp
+
+    from byhand.sympy import optimizer as exact
+
+    params, state, found = {"w": sp.Matrix([[sp.Rational(x) for x in _THETA]])}, None, []
+    for g in _GRADIENTS:
+        params, state = exact.adam(params, {"w": sp.Matrix([[sp.Rational(x) for x in g]])}, state, lr=sp.Rational(1, 10))
+        found.append(np.array(params["w"].evalf(30), dtype=float).ravel())
+    return found
+
+
+if __name__ == "__main__":
+    matrix = kill_matrix()
+    Path(__file__).with_name(STORED).write_text(json.dumps(matrix.data(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(matrix)

@@ -1,0 +1,100 @@
+"""The kill matrix: every planted mistake is caught by the checks that the tests and the pages run."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from byhand.check import agreement, kill
+from byhand.check.mistakes import MISTAKES, Change, Mistake
+from byhand.numpy import attention, embedding, feed_forward, linear, loss, norm, optimizer, softmax, step, transformer
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return kill.kill_matrix()
+
+
+def test_there_are_enough_of_them_and_each_says_what_it_is():
+    assert sum(mistake.kind == "backward" for mistake in MISTAKES.values()) >= 25
+    assert {mistake.kind for mistake in MISTAKES.values()} == {"backward", "loss", "optimizer", "forward"}
+    assert all(mistake.why and mistake.changes for mistake in MISTAKES.values())
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=lambda mistake: mistake.name)
+def test_its_lines_are_in_the_source_and_it_leaves_nothing_behind(mistake):
+    """Red after a change to byhand.numpy means: bring the mistake's lines in byhand/check/mistakes.py up to date."""
+    modules = [attention, embedding, feed_forward, linear, loss, norm, optimizer, softmax, step, transformer]
+    before = [dict(vars(module)) for module in modules]
+    changed = [change.function for change in mistake.changes]
+    with mistake.planted():
+        assert any(dict(vars(module)) != names for module, names in zip(modules, before))
+    assert [dict(vars(module)) for module in modules] == before
+    assert all(inspect.isfunction(function) for function in changed)
+    diff = mistake.diff().splitlines()
+    assert diff[0].startswith("numpy.") and {line[:2] for line in diff if not line.startswith("numpy.")} == {"− ", "+ "}
+
+
+def test_every_mistake_is_caught(matrix):
+    matrix.require()
+    assert all(row.holds for row in matrix.rows) and len(matrix.rows) == len(MISTAKES)
+
+
+@pytest.mark.parametrize("witness", ["PyTorch", "SymPy"])
+def test_two_witnesses_need_no_help(matrix, witness):
+    assert [row.name for row in matrix.rows if not row.seen[witness]] == []
+
+
+def test_central_differences_catch_every_backward_that_does_not_fit_its_forward_and_no_other(matrix):
+    for row in matrix.rows:
+        if row.kind in ("backward", "loss"):
+            assert row.seen["central differences"]
+    # forward and backward wrong in the same way: only another implementation, or a changed future, can tell
+    together = {row.name for row in matrix.rows if row.kind == "forward" and not row.seen["central differences"]}
+    assert {"cross-attention wired the wrong way round", "the causal mask forgotten", "the padding mask forgotten in cross-attention"} == together
+    assert all(row.seen["future and padding"] for row in matrix.rows if row.name in together)
+
+
+def test_the_stored_matrix_is_the_one_computed(matrix):
+    """Red means: run `python -m byhand.check.kill`, look at what has changed, and refresh the page in the appendix."""
+    assert matrix.title == kill.stored().title
+    for row, old in zip(matrix.rows, kill.stored().rows, strict=True):
+        assert (row.name, row.kind, row.hidden, row.trained_on, row.learns) == (old.name, old.kind, old.hidden, old.trained_on, old.learns)
+        first = [{name: words and words.partition(":")[0] for name, words in entry.seen.items()} for entry in (row, old)]
+        assert first[0] == first[1]
+
+
+def test_without_a_mistake_every_witness_is_silent():
+    nothing = Mistake("nothing", "the line as it is", (Change(linear.linear_backward, "grads = {", "grads = {"),))
+    row = kill.kill_matrix([nothing]).rows[0]
+    assert not row.holds and set(row.seen.values()) == {""} and row.verdict == "missed by all"
+    assert row.learns and row.above_floor < 0.03
+
+
+def test_a_planted_mistake_is_everywhere_and_goes_also_after_an_error():
+    case, right = kill.uneven(), step.run(kill.uneven()).gradients.params
+    with pytest.raises(KeyError), MISTAKES["ReLU's gate forgotten"].planted():
+        assert agreement(step.run(case).gradients.params, right) > 1e-3
+        raise KeyError
+    assert agreement(step.run(case).gradients.params, right) == 0
+
+
+def test_a_line_that_is_not_there_or_more_than_once():
+    for right in ("no such line", "dnormalised"):
+        mistake = Mistake("x", "y", (Change(norm.layer_norm_backward, right, ""),))
+        with pytest.raises(ValueError, match="one must have it, and once, for it to be changed"), mistake.planted():
+            pass
+
+
+def test_the_matrix_can_be_read():
+    text = repr(kill.stored())
+    assert text.count("\n") == len(MISTAKES) + 1 and "on `document` alone" in text and "γ outside the two means" in text
+    assert "<table" in kill.stored()._repr_mimebundle_()["text/html"]
+
+
+def test_the_uneven_case_hides_nothing():
+    case = kill.uneven()
+    config = case.config
+    assert config.n_layers == 2 and config.d_k != config.d_v and len({config.d_model, config.d_ff, config.target_vocab, config.d_k, config.d_v}) == 5
+    assert (case.source_lengths < case.source.shape[1]).any() and (case.target_lengths < case.targets.shape[1]).any()
+    assert np.unique(case.source[0]).size < case.source.shape[1]
