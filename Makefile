@@ -31,8 +31,9 @@ test: .venv/.all
 	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout 120 \
 		-n $(WORKERS) --dist loadfile book tests
 
-lab: .venv/.all
-	$(BIN)/jupyter lab book/intro.ipynb
+lab: .venv/.lab
+	$(BIN)/python book/_tools/toc.py
+	$(BIN)/jupyter lab contents.ipynb
 
 notebooks: .venv/.all
 	$(THREADS) $(BIN)/python -m pytest -p no:cacheprovider --nbmake --overwrite --nbmake-kernel python3 --nbmake-timeout 120 \
@@ -61,8 +62,12 @@ distclean: clean
 	$(PIP) --editable '.[book]'
 	touch $@
 
+.venv/.lab: .venv/.python pyproject.toml constraints.txt
+	$(PIP) --editable '.[notebooks]' pyyaml
+	touch $@
+
 .venv/.all: .venv/.python pyproject.toml constraints.txt
 	$(PIP) --editable '.[test]'
-	touch $@ .venv/.book
+	touch $@ .venv/.book .venv/.lab
 
 .PHONY: help book test lab notebooks pdf bench clean distclean

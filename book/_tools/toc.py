@@ -1,6 +1,6 @@
 """The table of contents as data: what tests walk over, and what `make lab` opens.
 
-    python book/_tools/toc.py      writes lab/contents.md, the table of contents with links to the notebooks
+    python book/_tools/toc.py      writes contents.ipynb: links to the notebooks, for JupyterLab
 """
 
 import json
@@ -46,17 +46,22 @@ def title(file):
 
 
 def contents(root=ROOT):
-    """The table of contents as Markdown, for JupyterLab, which does not know _toc.yml. Only what it can run is listed."""
+    """The table of contents as Markdown, for JupyterLab, which does not know _toc.yml. Only what can be run is listed."""
     lines = ["# Contents", "", "Open a page, then **Run → Run All Cells**."]
     for caption, files in parts(root):
         notebooks = [file for file in (source(page, root) for page in files) if file and file.suffix == ".ipynb"]
         if notebooks:
             lines += ["", *([f"## {caption}", ""] if caption else [])]
-            lines += [f"- [{title(file)}](../{file.relative_to(root).as_posix()})" for file in notebooks]
+            lines += [f"- [{title(file)}]({file.relative_to(root).as_posix()})" for file in notebooks]
     return "\n".join(lines) + "\n"
 
 
+def contents_notebook(root=ROOT):
+    """The contents as a notebook of one cell: JupyterLab shows it rendered, where it would open Markdown in an editor."""
+    cell = {"cell_type": "markdown", "id": "contents", "metadata": {}, "source": contents(root)}
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    return json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, ensure_ascii=False)
+
+
 if __name__ == "__main__":
-    target = ROOT / "lab" / "contents.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(contents(), encoding="utf-8")
+    (ROOT / "contents.ipynb").write_text(contents_notebook(), encoding="utf-8")
