@@ -22,7 +22,7 @@ def _failed(case, **own):
 @pytest.mark.parametrize("make", CASES)
 def test_they_hold(make):
     report = _report(make()).require()
-    assert len(report.rows) == 12 and all(row.holds for row in report.rows)
+    assert len(report.rows) == 13 and all(row.holds for row in report.rows)
 
 
 def test_they_hold_in_float32_and_with_tied_weights():
@@ -86,6 +86,8 @@ def test_a_broken_forward_is_named(change, row, where):
         (_set("encoder.0.self_attention.scores", (0, 0, 1, 4), 1e-3), "score gradients sum to 0 in each row"),
         (_set("decoder.0.residual_2", (0, 0), 1e-3), "layer norm, backward: dx has mean 0"),
         (_set("decoder.0.residual_2", (0, 0, 3), 1e-3), "layer norm, backward: dx along x̂ is ε's share"),
+        (_set("encoder.memory", (0, 0, 3), 1e-3), "where paths meet, gradients add"),
+        (_set("decoder.1.input.via_query", (0, 0, 3), 1e-3), "where paths meet, gradients add"),
     ],
 )
 def test_a_broken_backward_is_named(change, row):
@@ -149,12 +151,15 @@ def test_a_backward_without_stages_leaves_some_open():
     report = _report(toy.lively(), gradients=transformer.backward)
     assert report  # nothing fails
     open_ = {row.name for row in report.rows if row.holds is None}
-    assert open_ == {"score gradients sum to 0 in each row", "layer norm, backward: dx has mean 0", "layer norm, backward: dx along x̂ is ε's share"}
+    assert open_ == {
+        "score gradients sum to 0 in each row", "layer norm, backward: dx has mean 0", "layer norm, backward: dx along x̂ is ε's share",
+        "where paths meet, gradients add",
+    }  # fmt: skip
 
 
 def test_the_report_can_be_read():
     report = _report(toy.lively(), forward=_forward(_set("encoder.0.self_attention.weights", (0, 0, 0, 0), 0.5)))
-    assert "1 of 12 fail" in repr(report) and "encoder.0.self_attention.weights[0, 0, 0]" in repr(report)
+    assert "1 of 13 fail" in repr(report) and "encoder.0.self_attention.weights[0, 0, 0]" in repr(report)
     html = report._repr_mimebundle_()["text/html"]
     assert "<table" in html and "fails, off by 0.5" in html
     assert "holds within 1e-9" in repr(report) and "holds exactly" in repr(report)

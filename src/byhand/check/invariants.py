@@ -32,6 +32,7 @@ def invariants(
     layer norm      each row of (y − β)/γ has mean 0 and variance σ²/(σ² + ε); going back, dx has mean 0, and along x̂ only the
                     share ε/(σ² + ε) of what arrived
     loss            each row of ∂L/∂z sums to 0
+    paths           where one array was used several times, its gradient is the sum of the paths' (stages `….via_…`)
 
     The masks are worked out here, from the case's lengths. forward, gradients and cross_entropy may be a reader's own, with the signatures
     and the names of byhand.numpy's, which stand in where none is given; gradients may give the parameters' gradients alone, and then what
@@ -56,6 +57,7 @@ def invariants(
         _each("layer norm, backward: dx has mean 0", bound, [(norm_input(n), _sums(step, step.stages.get(norm_input(n)))) for n in norms]),
         _each("layer norm, backward: dx along x̂ is ε's share", bound, [(norm_input(n), _along_normalised(step, n)) for n in norms]),
         _each("∂L/∂z sums to 0 in each row", bound, [("logits", _sums(step, step.dlogits))]),
+        _each("where paths meet, gradients add", bound, [(place, _paths(step, place, paths)) for place, paths in _meeting(step.stages).items()]),
     ]
     failed = [row.name for row in rows if row.holds is False]
     title = f"Invariants: {len(failed)} of {len(rows)} fail" if failed else f"Invariants: {sum(row.holds is True for row in rows)} hold"
@@ -163,6 +165,21 @@ def _along_normalised(step, name):
     arrived = step.params[f"{name}.gamma"] * dy * inverse_std
     left = (dx * normalised).sum(axis=-1) - (eps / (variance + eps) * arrived * normalised).sum(axis=-1)
     return left / _size(arrived, step)
+
+
+def _meeting(stages):
+    """Each stage to the paths that lead back to it: ….via_… of its own name, and of every decoder layer for the memory."""
+    meeting = {}
+    for name in stages:
+        place, _, path = name.partition(".via_")
+        if path:
+            meeting.setdefault("encoder.memory" if place.endswith(".memory") else place, []).append(name)
+    return meeting
+
+
+def _paths(step, place, paths):
+    total = step.stages.get(place)
+    return None if total is None else (total - sum(step.stages[path] for path in paths)) / _size(total, step)[..., None]
 
 
 def _size(rows, step):

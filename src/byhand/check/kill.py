@@ -187,6 +187,20 @@ class KillMatrix(Report):
     def header(self):
         return ["mistake", *self.witnesses, "on `document` alone", "training"]
 
+    def only(self, *kinds: str) -> "KillMatrix":
+        """The rows of these kinds of mistake."""
+        rows = tuple(row for row in self.rows if row.kind in kinds)
+        return KillMatrix(_title(rows), rows, self.witnesses)
+
+    def by_witness(self) -> "WitnessTable":
+        """How many mistakes each witness catches, and which it lets pass."""
+        return WitnessTable("What each witness catches", tuple(self._witness(name) for name in self.witnesses))
+
+    def _witness(self, name):
+        looked = [row for row in self.rows if row.seen[name] is not None]
+        missed = [row.name for row in looked if not row.seen[name]]
+        return Row(name, not missed, len(missed), "; ".join(missed), f"{len(looked) - len(missed)} of {len(looked)}")
+
     def data(self) -> list[dict]:
         """The matrix as plain data, which `stored` reads."""
         keys = ("name", "kind", "seen", "hidden", "trained_on", "learns")
@@ -195,6 +209,17 @@ class KillMatrix(Report):
     def cells(self, row):
         cells = ["—" if row.seen[name] is None else "caught" if row.seen[name] else "" for name in self.witnesses]
         return [row.name, *cells, "hidden" if row.hidden else "", "learns" if row.learns else "fails"]
+
+
+class WitnessTable(Report):
+    """One row for each witness; worst is the number of mistakes that it lets pass."""
+
+    def header(self):
+        return ["witness", "catches", "lets pass"]
+
+    def cells(self, row):
+        names = row.where.split("; ")
+        return [row.name, row.verdict, "; ".join(names[:3]) + (f"; and {len(names) - 3} more" if len(names) > 3 else "")]
 
 
 def stored() -> KillMatrix:
