@@ -45,10 +45,11 @@ def test_a_padded_target_need_not_be_a_token(draw_tensor):
         (dict(targets=[[0, 3]]), IndexError, "targets held token 3"),
         (dict(targets=[[-1, 0]]), IndexError, "targets held token -1"),
         (dict(targets=[[-100, -100]], ignore_index=-100), ValueError, "targets leave no position to score"),
+        (dict(logits=torch.zeros(1, 0, 3), targets=np.zeros((1, 0), int)), ValueError, r"targets had shape \(1, 0\)"),
         (dict(lengths=[0]), ValueError, "lengths held 0"),
         (dict(lengths=[3]), ValueError, "lengths held 3"),
     ],
 )
 def test_bad_input_is_named(change, error, message):
     with pytest.raises(error, match=message):
-        cross_entropy(torch.zeros(1, 2, 3), **(dict(targets=[[0, 1]]) | change))
+        cross_entropy(**(dict(logits=torch.zeros(1, 2, 3), targets=[[0, 1]]) | change))

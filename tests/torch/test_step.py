@@ -6,7 +6,7 @@ from byhand.check import agreement
 from byhand.numpy import step as by_hand
 from byhand.torch import step
 
-CASES = ["document", "exact", "lively", "generic"]
+CASES = ["document", "exact", "lively", "generic", "decoder"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -22,8 +22,10 @@ def test_every_parameter_and_stage_has_the_hand_written_gradient(name):
 
 
 def _aliases(case):
-    """Inputs of a layer, which the forward pass knows under the name of what came before."""
-    return {f"{side}.{i}.input" for side in ("encoder", "decoder") for i in range(case.config.n_layers)}
+    """Inputs of a layer, which the forward pass knows under the name of what came before; and each query head's share of a head that several read."""
+    sides = ("block",) if case.source is None else ("encoder", "decoder")
+    shares = ("input", "attention.k_per_query_head", "attention.v_per_query_head")
+    return {f"{side}.{i}.{share}" for side in sides for i in range(case.config.n_layers) for share in shares}
 
 
 def test_a_stage_that_feeds_several_others_has_their_sum():

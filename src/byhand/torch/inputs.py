@@ -25,7 +25,7 @@ def check_tokens(name: str, values, vocab: int, max_length: int | None, device=N
 
 
 def check_vocabulary(name: str, values: Int[Tensor, "..."], vocab: int) -> None:
-    low, high = (int(end) for end in values.aminmax())
+    low, high = torch.stack(values.aminmax()).tolist()  # one look at the device, not two
     if low < 0 or high >= vocab:
         raise IndexError(f"{name} held token {low if low < 0 else high}; with a vocabulary of {vocab} it must be from 0 to {vocab - 1}")
 
@@ -36,7 +36,7 @@ def check_lengths(name: str, lengths, beside: Tensor) -> Int[Tensor, "batch"]:
     lengths = integers(name, lengths, beside.device)
     if lengths.shape != (batch,):
         raise ValueError(f"{name} had shape {tuple(lengths.shape)}; it must be ({batch},), one for each sequence of the batch")
-    low, high = (int(end) for end in lengths.aminmax())
+    low, high = torch.stack(lengths.aminmax()).tolist()
     if low < 1 or high > time:
         raise ValueError(f"{name} held {low if low < 1 else high}; each must be from 1 to {time}")
     return lengths

@@ -8,6 +8,7 @@ from torch.nn import functional
 from .inputs import check_lengths, check_vocabulary, integers
 
 REDUCTIONS = ("mean", "sum", "last")
+NOT_SCORED = -100
 
 
 def cross_entropy(
@@ -28,22 +29,19 @@ def cross_entropy(
     IndexError for a target outside the vocabulary. Logits that are not finite pass through: loss scaling in half precision relies on it.
     """
     targets = integers("targets", targets, logits.device)
-    scored = _scored(logits, targets, smoothing, ignore_index, lengths, reduction)
-    targets = targets.masked_fill(~scored, -100)
-    total = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, label_smoothing=smoothing, reduction="sum")
-    return total if reduction == "sum" else total / scored.sum()
+    _check(logits, targets, smoothing, reduction)
+    if ignore_index is None and lengths is None and reduction != "last":
+        check_vocabulary("targets", targets, logits.shape[-1])
+    else:
+        scored = _scored(targets, ignore_index, lengths, reduction)
+        check_vocabulary("targets", targets[scored], logits.shape[-1])
+        targets = targets.masked_fill(~scored, NOT_SCORED)
+    how = "sum" if reduction == "sum" else "mean"  # PyTorch's mean leaves out what is not scored
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_SCORED, label_smoothing=smoothing, reduction=how)
 
 
-def _scored(logits, targets, smoothing, ignore_index, lengths, reduction):
-    """Which positions count, after every check."""
-    if logits.ndim != 3 or targets.shape != logits.shape[:2]:
-        raise ValueError(
-            f"targets had shape {tuple(targets.shape)} beside logits of {tuple(logits.shape)}; they must be (batch, time) and (batch, time, vocab)"
-        )
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing was {smoothing}; it must be at least 0 and below 1")
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")
+def _scored(targets, ignore_index, lengths, reduction):
+    """Which positions count."""
     batch, time = targets.shape
     ends = torch.full((batch,), time, device=targets.device) if lengths is None else check_lengths("lengths", lengths, targets)
     steps = torch.arange(time, device=targets.device)
@@ -52,5 +50,17 @@ def _scored(logits, targets, smoothing, ignore_index, lengths, reduction):
         scored = scored & (targets != ignore_index)
     if not scored.any():
         raise ValueError("targets leave no position to score: every one is ignored or past its sequence's length")
-    check_vocabulary("targets", targets[scored], logits.shape[-1])
     return scored
+
+
+def _check(logits, targets, smoothing, reduction):
+    if logits.ndim != 3 or targets.shape != logits.shape[:2]:
+        raise ValueError(
+            f"targets had shape {tuple(targets.shape)} beside logits of {tuple(logits.shape)}; they must be (batch, time) and (batch, time, vocab)"
+        )
+    if not targets.numel():
+        raise ValueError(f"targets had shape {tuple(targets.shape)}; at least one position must be there to score")
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing was {smoothing}; it must be at least 0 and below 1")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")

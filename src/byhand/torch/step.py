@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..toy import Case
+from .decoder import Decoder
 from .loss import cross_entropy
 from .transformer import Transformer
 
@@ -26,17 +27,21 @@ class Step(NamedTuple):
 def run(case: Case) -> Step:
     """L, and ∂L/∂ of every parameter and every recorded stage of a worked example (see byhand.toy), by autograd in float64
 
-    Stages have the names of the forward pass; where one feeds several others its gradient is the sum over the ways back. One on
-    which the loss does not depend has a gradient of 0.
+    Without a source it is a decoder stack's. Stages have the names of the forward pass; where one feeds several others its gradient is
+    the sum over the ways back. One on which the loss does not depend has a gradient of 0.
     """
-    module = Transformer(case.config).double()
+    module = (Decoder if case.source is None else Transformer)(case.config).double()
     module.load_params(case.params)
     stages: dict[str, torch.Tensor] = {}
-    logits = module(case.source, case.decoder_input, _tensor(case.source_lengths), _tensor(case.target_lengths), activations=stages)
+    lengths = _tensor(case.target_lengths)
+    if case.source is None:
+        logits = module(case.decoder_input, lengths=lengths, activations=stages)
+    else:
+        logits = module(case.source, case.decoder_input, _tensor(case.source_lengths), lengths, activations=stages)
     for tensor in stages.values():
         if tensor.requires_grad:
             tensor.retain_grad()
-    loss = cross_entropy(logits, torch.as_tensor(case.targets), case.smoothing, lengths=_tensor(case.target_lengths), reduction=case.reduction)
+    loss = cross_entropy(logits, torch.as_tensor(case.targets), case.smoothing, lengths=lengths, reduction=case.reduction)
     loss.backward()
     reached = {name: tensor for name, tensor in stages.items() if tensor.requires_grad}
     gradients = {name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in reached.items()}
