@@ -7,6 +7,7 @@ from the page, so that they can be read in both themes. nbval compares every for
 
 import html
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,19 @@ def text_table(rows: list[list[str]], left: tuple[int, ...] = (0,), gap: str = "
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     lines = (gap.join(c.ljust(w) if j in left else c.rjust(w) for j, (c, w) in enumerate(zip(row, widths))) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: tuple[int, ...] = (0,), caption: str | None = None) -> Written:
+    """A table of words and numbers, as text and as HTML; the columns in `left` start at the left, the others end at the right.
+
+    Raises ValueError for a row that is not as long as the header.
+    """
+    header, rows = [str(cell) for cell in header], [[str(cell) for cell in row] for row in rows]
+    for row in rows:
+        if len(row) != len(header):
+            raise ValueError(f"a row had {len(row)} cells, {row}; it must have one for each of {header}")
+    shown = html_table(header, rows, caption, left)
+    return Written("\n".join(filter(None, [caption, text_table([header, *rows], left)])), html=shown)
 
 
 def html_table(header: list[str], rows: list[list[str]], caption: str | None = None, left: tuple[int, ...] = (0,), raw: bool = False) -> str:
