@@ -5,25 +5,30 @@ from typing import NamedTuple
 from jaxtyping import Float
 
 from ..toy import Case
+from . import decoder, transformer
 from .loss import Array, cross_entropy
-from .transformer import Gradients, Output, forward, gradients
 
 
 class Step(NamedTuple):
     """logits, activations and cache stand in `output`; gradients has `.params` and `.stages`."""
 
-    output: Output
+    output: transformer.Output | decoder.Output
     loss: float
     dlogits: Float[Array, "batch time vocab"]
-    gradients: Gradients
+    gradients: transformer.Gradients | decoder.Gradients
 
 
 def run(case: Case) -> Step:
-    """L, ∂L/∂z and every gradient of a worked example (see byhand.toy), before any update."""
-    output = forward(
-        case.params, case.config, case.source, case.decoder_input, case.source_lengths, case.target_lengths
-    )
+    """L, ∂L/∂z and every gradient of a worked example (see byhand.toy), before any update
+
+    Without a source it is a decoder stack's.
+    """
+    if case.source is None:
+        model, inputs = decoder, (case.decoder_input, None, case.target_lengths)
+    else:
+        model, inputs = transformer, (case.source, case.decoder_input, case.source_lengths, case.target_lengths)
+    output = model.forward(case.params, case.config, *inputs)
     loss, dlogits = cross_entropy(
         output.logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction
     )
-    return Step(output, loss, dlogits, gradients(dlogits, output.cache))
+    return Step(output, loss, dlogits, model.gradients(dlogits, output.cache))
