@@ -117,18 +117,6 @@ def test_architecture_has_the_model_s_own_stages():
         worked.architecture({"block.0.norm_1": np.zeros(2)})
 
 
-def test_reversed_graph_says_where_paths_meet():
-    shown = checked(
-        worked.reversed_graph(
-            {("loss", "logits"): 1.0, ("logits", "a"): [3.0, 4.0], ("logits", "b"): 0.1, ("a", "x"): 0.2, ("b", "x"): 0.3, ("loss", "x"): 0.4}
-        )
-    )
-    assert "logits to a, norm 5" in shown.alt and "summed at x" in shown.alt
-    for norms, message in (({}, "norms was empty"), ({("a", "b"): 1, ("b", "a"): 1}, "circle"), ({("a", "b"): np.nan}, "not finite")):
-        with pytest.raises(ValueError, match=message):
-            worked.reversed_graph(norms)
-
-
 def test_bars_lines_projections():
     assert "am 0.07" in checked(worked.bars({"p": [0.5, 0.07], "q": [0.1, 0.9]}, ["i", "am"])).alt
     checked(worked.bars(rng.normal(size=100)))

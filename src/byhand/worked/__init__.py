@@ -1,10 +1,12 @@
 """From arrays to written-out arithmetic and pictures: what a cell returns shows LaTeX in a notebook and text in a terminal."""
 
 from byhand.worked.backward_rows import layer_norm_backward_row, softmax_backward_row
-from byhand.worked.display import Written
+from byhand.worked.diagram import Around, Box, diagram
+from byhand.worked.display import Written, table
+from byhand.worked.graphs import reversed_graph, reversed_model
 from byhand.worked.ledger import document_figures
 from byhand.worked.matrices import matrix, matrix_product
-from byhand.worked.pictures import architecture, bars, lines, projections, reversed_graph
+from byhand.worked.pictures import architecture, bars, lines, projections
 from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book_style
 from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
 from byhand.worked.sheets import sheet
@@ -15,6 +17,8 @@ from byhand.worked.verdicts import agreement, printed, printed_table, witnesses
 from byhand.worked.walk import Walk
 
 __all__ = [
+    "Around",
+    "Box",
     "Picture",
     "Walk",
     "Written",
@@ -22,6 +26,7 @@ __all__ = [
     "agreement",
     "architecture",
     "bars",
+    "diagram",
     "document_figures",
     "heatmap",
     "heatmaps",
@@ -39,12 +44,14 @@ __all__ = [
     "product_entry",
     "projections",
     "reversed_graph",
+    "reversed_model",
     "sheet",
     "show_source",
     "sinusoid_row",
     "softmax_backward_row",
     "softmax_row",
     "sum_of_terms",
+    "table",
     "use_book_style",
     "witnesses",
 ]

@@ -1,6 +1,5 @@
-"""Pictures of the model and of its gradients: the architecture, the graph run backwards, vectors as bars, lines."""
+"""Pictures of the model and of numbers: the architecture, vectors as bars, lines, layer norm's projections."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from byhand.worked import formatting as f
-from byhand.worked.plotting import MUTED, Picture, book_style, numbers_in, picture
+from byhand.worked.plotting import MUTED, Picture, arrow, book_style, numbers_in, picture
 from byhand.worked.vectors import centred, like, row
 
 WIDTH = 3.0  # of a box in the architecture
@@ -57,48 +56,6 @@ def architecture(model: Any, alt: str | None = None, title: str | None = None) -
         if title:
             axis.set_title(title)
         return picture(figure, alt or _architecture_alt(columns, layers))
-
-
-def reversed_graph(norms: Mapping[tuple[str, str], Any], title: str | None = None, alt: str | None = None, digits: int = 3) -> Picture:
-    """The computation run backwards: an arrow for each path of the gradient, its norm beside it, a plus where paths meet.
-
-    norms: {(from, to): norm or gradient array} in the direction in which gradients flow, from the loss. A gradient array stands for its norm.
-    """
-    edges = {(str(a), str(b)): _norm(value) for (a, b), value in norms.items()}
-    if not edges:
-        raise ValueError("norms was empty; it must hold at least one (from, to)")
-    depth = _depths(edges)
-    places = _laid_out(edges, depth)
-    wide = max(abs(x) for x, _ in places.values())
-    with book_style():
-        import matplotlib.pyplot as plt
-
-        figure, axis = plt.subplots(figsize=(max(2.2 * (2 * wide + 1), 3.6), 0.85 * (max(depth.values()) + 1) + 0.3))
-        axis.set_axis_off()
-        for (a, b), norm in edges.items():
-            _gradient_arrow(axis, places[a], places[b], f.significant(norm, digits))
-        arriving = defaultdict(int)
-        for _, b in edges:
-            arriving[b] += 1
-        for node, (x, y) in places.items():
-            _box(axis, x, y, node, width=0.8, height=0.42, color="#3b82c4")
-            if arriving[node] > 1:
-                axis.text(
-                    x - 0.4,
-                    y + 0.21,
-                    "+",
-                    ha="center",
-                    va="center",
-                    fontsize=11,
-                    fontweight="bold",
-                    bbox={"boxstyle": "circle,pad=0.1", "facecolor": "#f0c36b", "edgecolor": "none"},
-                    color="#000000",
-                    zorder=5,
-                )
-        axis.set(xlim=(-wide - 0.7, wide + 0.7), ylim=(-max(depth.values()) - 0.4, 0.5))
-        if title:
-            axis.set_title(title)
-        return picture(figure, alt or _graph_alt(edges, arriving, digits))
 
 
 def bars(values: Any, labels: Sequence | None = None, title: str | None = None, alt: str | None = None, digits: int = 2, ylabel: str | None = None) -> Picture:
@@ -229,39 +186,9 @@ def _stage_box(axis, x, y, stage, shape):
         axis.text(x + WIDTH - 0.1, y + 0.1, " × ".join(map(str, shape)), ha="right", va="center", fontsize=7.5, zorder=4)
 
 
-def _box(axis, x, y, label, width, height, color):
-    from matplotlib.patches import FancyBboxPatch
-
-    axis.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - height / 2),
-            width,
-            height,
-            boxstyle="round,pad=0,rounding_size=0.06",
-            facecolor=color + "40",
-            edgecolor=color,
-            linewidth=1.2,
-            zorder=3,
-        )
-    )
-    axis.text(x, y, label, ha="center", va="center", fontsize=8.5, zorder=4)
-
-
-def _arrow(axis, start, end, style="arc3", color=None, **more):
-    from byhand.worked.plotting import INK
-
-    axis.annotate(
-        "",
-        end,
-        start,
-        arrowprops={"arrowstyle": "-|>", "color": color or INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "connectionstyle": style, **more},
-        zorder=2,
-    )
-
-
 def _column_arrows(axis, places):
     for (x, low), (_, high) in zip(places, places[1:]):
-        _arrow(axis, (x + WIDTH / 2, low + 0.31), (x + WIDTH / 2, high - 0.31))
+        arrow(axis, (x + WIDTH / 2, low + 0.31), (x + WIDTH / 2, high - 0.31))
 
 
 def _skip_arrows(axis, stages, places):
@@ -272,7 +199,7 @@ def _skip_arrows(axis, stages, places):
         x, y = places[stage]
         below = places[stages[k - 2]][1] + 0.5  # the wire that enters the sublayer
         axis.plot([x + WIDTH / 2, x - 0.35, x - 0.35], [below, below, y], color="#7a7b7c", linewidth=1.1, zorder=2)
-        _arrow(axis, (x - 0.35, y), (x, y), color="#7a7b7c")
+        arrow(axis, (x - 0.35, y), (x, y), color="#7a7b7c")
 
 
 def _layer_frame(axis, stages, places, side, layers):
@@ -295,7 +222,7 @@ def _memory_arrow(axis, places):
         return
     color, turn = "#b45fb0", WIDTH + 0.3
     axis.plot([memory[0] + WIDTH, turn, turn], [memory[1], memory[1], cross[1] - 0.12], color=color, linewidth=1.3, zorder=2)
-    _arrow(axis, (turn, cross[1] - 0.12), (cross[0], cross[1] - 0.12), color=color)
+    arrow(axis, (turn, cross[1] - 0.12), (cross[0], cross[1] - 0.12), color=color)
     axis.text(turn + 0.06, (memory[1] + cross[1]) / 2, "keys,\nvalues", ha="left", va="center", fontsize=7.5)
 
 
@@ -310,62 +237,7 @@ def _architecture_alt(columns, layers) -> str:
     )
 
 
-# --- the reversed graph's parts
-
-
-def _norm(value) -> float:
-    values = numbers_in(value)
-    norm = float(np.sqrt((values**2).sum()))
-    if not np.isfinite(norm):
-        raise ValueError("norms held a number that is not finite; each must be finite")
-    return abs(norm)
-
-
-def _depths(edges) -> dict[str, int]:
-    """The longest way from the loss to each node; ValueError when the arrows run in a circle."""
-    nodes = list(dict.fromkeys(node for edge in edges for node in edge))
-    depth = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        deeper = {b: depth[a] + 1 for a, b in edges if depth[b] < depth[a] + 1}
-        if not deeper:
-            return depth
-        for a, b in edges:
-            depth[b] = max(depth[b], depth[a] + 1)
-    raise ValueError("norms had arrows that run in a circle; gradients flow one way, from the loss down")
-
-
-def _laid_out(edges, depth) -> dict[str, tuple[float, float]]:
-    """Rows by depth; within a row, nodes in the order of the places above them, at least one apart."""
-    places: dict[str, tuple[float, float]] = {}
-    for level in range(max(depth.values()) + 1):
-        here = [node for node, d in depth.items() if d == level]
-        above = {n: [places[a][0] for a, b in edges if b == n and a in places] for n in here}
-        here.sort(key=lambda n: np.mean(above[n]) if above[n] else 0.0)
-        for k, node in enumerate(here):
-            places[node] = (k - (len(here) - 1) / 2, -float(level))
-    return places
-
-
-def _gradient_arrow(axis, start, end, label):
-    x0, y0, x1, y1 = *start, *end
-    if y0 - y1 > 1.5:  # a path that skips rows goes around them, outside
-        side = 0.62 if (x0 + x1) >= 0 else -0.62
-        far = (max if side > 0 else min)(x0, x1) + side
-        axis.plot([x0 + (0.4 if side > 0 else -0.4), far, far], [y0, y0, y1], color="#7a7b7c", linewidth=1.2, zorder=1)
-        _arrow(axis, (far, y1), (x1 + (0.4 if side > 0 else -0.4), y1), color="#7a7b7c")
-        x, y = far, (y0 + y1) / 2
-    else:
-        _arrow(axis, (x0, y0 - 0.21), (x1, y1 + 0.21), color="#7a7b7c")
-        x, y = (x0 + x1) / 2, (y0 + y1) / 2
-    from byhand.worked.plotting import PAPER
-
-    axis.text(x, y, label, ha="center", va="center", fontsize=8, bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}, zorder=4)
-
-
-def _graph_alt(edges, arriving, digits) -> str:
-    said = "; ".join(f"{a} to {b}, norm {f.significant(n, digits)}" for (a, b), n in edges.items())
-    meets = [node for node, count in arriving.items() if count > 1]
-    return f"The gradient's paths: {said}." + (f" Paths meet and are summed at {', '.join(meets)}." if meets else "")
+# --- bars and their like
 
 
 def _labels(labels, n) -> list[str]:

@@ -138,6 +138,17 @@ def heatmaps(
 # --- parts
 
 
+def arrow(axis, start, end, style="arc3", color=None, **more):
+    """An arrow between two points of the picture's data."""
+    axis.annotate(
+        "",
+        end,
+        start,
+        arrowprops={"arrowstyle": "-|>", "color": color or INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "connectionstyle": style, **more},
+        zorder=2,
+    )
+
+
 def _settings() -> dict:
     return {
         "svg.hashsalt": "byhand", "svg.fonttype": "path", "font.family": "DejaVu Sans", "font.size": 10, "axes.titlesize": 10.5,
