@@ -185,7 +185,8 @@ class KillMatrix(Report):
     witnesses: tuple[str, ...] = ()
 
     def header(self):
-        return ["mistake", *self.witnesses, "on `document` alone", "training"]
+        alone = ["on `document` alone"] if "PyTorch" in self.witnesses else []
+        return ["mistake", *self.witnesses, *alone, "training"]
 
     def only(self, *kinds: str) -> "KillMatrix":
         """The rows of these kinds of mistake."""
@@ -208,7 +209,8 @@ class KillMatrix(Report):
 
     def cells(self, row):
         cells = ["—" if row.seen[name] is None else "caught" if row.seen[name] else "" for name in self.witnesses]
-        return [row.name, *cells, "hidden" if row.hidden else "", "learns" if row.learns else "fails"]
+        alone = ["hidden" if row.hidden else ""] if "PyTorch" in self.witnesses else []
+        return [row.name, *cells, *alone, "learns" if row.learns else "fails"]
 
 
 class WitnessTable(Report):
@@ -235,9 +237,11 @@ def _verdict(seen):
 
 
 def _title(rows, trained=True):
-    missed = sum(not row.holds for row in rows)
+    missed, learn = sum(not row.holds for row in rows), sum(row.learns for row in rows)
+    if len(rows) == 1:
+        return ("missed by every witness" if missed else "caught") + ("; it trains all the same" if trained and learn else "")
     title = f"{len(rows)} mistakes: {f'{missed} missed by every witness' if missed else 'each is caught'}"
-    return title + (f"; {sum(row.learns for row in rows)} train all the same" if trained else "")
+    return title + (f"; {learn} train all the same" if trained else "")
 
 
 def kill_matrix(mistakes: Iterable[Mistake] | None = None, witnesses: Mapping[str, Look] | None = None, train: bool = True) -> KillMatrix:
