@@ -33,7 +33,7 @@ def test_a_wrong_rule_is_not_proved():
     assert not with_rule(attention, attention.textbook * sp.sqrt(2)).difference_is_zero  # 1/√d_k missing
 
     softmax = bs.softmax.softmax_derivation(3)["dx"]
-    p, dy = sp.Matrix([list(softmax.saved)]), softmax.inputs["dy"]
+    p, dy = sp.Matrix([list(softmax.where)]), softmax.inputs["dy"]
     elementwise = sp.Matrix(1, 3, lambda _, i: dy[i] * p[i] * (1 - p[i]))
     assert not with_rule(softmax, elementwise).difference_is_zero
 

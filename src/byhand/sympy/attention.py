@@ -7,7 +7,7 @@ from .linear import linear
 from .rows import each_row
 from .softmax import Mask, softmax
 
-STATED = r"\operatorname{softmax}\left(Q K^\top / \sqrt{d_k}\right) V"
+STATED = r"Y = \operatorname{softmax}\left(Q K^\top / \sqrt{d_k}\right) V"
 
 
 @each_row("q")
@@ -47,36 +47,21 @@ def attention_derivation(t_q: int = 2, t_k: int = 2, d_k: int = 2, d_v: int = 2,
     Under a mask A is 0 at the masked places, and the same rules hold.
     """
     q, k, v, dy = symbols("q", t_q, d_k), symbols("k", t_k, d_k), symbols("v", t_k, d_v), symbols("dy", t_q, d_v)
-    allowed = attention_mask(t_q, t_k, mask, causal)
     a, s = symbols("A", t_q, t_k), symbols("S", t_q, t_k)
+    allowed = attention_mask(t_q, t_k, mask, causal)
+    name, whole = ("masked attention" if mask or causal else "attention"), {"q": q, "k": k, "v": v, "dy": dy}
+    y, (rules, where) = attention(q, k, v, allowed), attention_rules(q, k, v, dy, allowed)
     free = _allowed(a, allowed)
-    name, inputs = ("masked attention" if mask or causal else "attention"), {"q": q, "k": k, "v": v, "dy": dy}
-    whole = {"saved": _pairs(free, softmax(scores(q, k), allowed))}
-    y, rules = attention(q, k, v, allowed), attention_rules(q, k, v, dy, free)
     return {
-        "dv": derive(name, y, inputs, "v", rules["v"], STATED, r"dV = A^\top dY", **whole),
-        "dA": derive(name, linear(a, v), {"A": a, "v": v, "dy": dy}, "A", rules["A"], "A V", r"dA = dY\,V^\top"),
+        "dv": derive(name, y, whole, "v", rules["v"], STATED, r"dV = A^\top dY", where=where),
+        "dA": derive(name, linear(a, v), {"A": a, "v": v, "dy": dy}, "A", dy * v.T, "Y = A V", r"dA = dY\,V^\top"),
         "dS": derive(
-            name,
-            linear(softmax(s, allowed), v),
-            {"S": s, "v": v, "dy": dy},
-            "S",
-            rules["S"],
-            r"\operatorname{softmax}(S)\,V",
-            r"dS = A \odot \left(dA - \textstyle\sum_j dA_j A_j\right)",
-            saved=_pairs(free, softmax(s, allowed)),
+            name, linear(softmax(s, allowed), v), {"S": s, "v": v, "dy": dy}, "S", softmax_rule(free, dy * v.T),
+            r"Y = \operatorname{softmax}(S)\,V", r"dS = A \odot \left(dA - \textstyle\sum_j dA_j A_j\right)", where=_named(free, softmax(s, allowed)),
         ),
-        "dq": derive(name, y, inputs, "q", rules["q"], STATED, r"dQ = dS\,K / \sqrt{d_k}", **whole),
-        "dk": derive(name, y, inputs, "k", rules["k"], STATED, r"dK = dS^\top Q / \sqrt{d_k}", **whole),
-    }
-
-
-def attention_rules(q: sp.Matrix, k: sp.Matrix, v: sp.Matrix, dy: sp.Matrix, weights: sp.Matrix) -> dict[str, sp.Matrix]:
-    """The textbook's rules, written down: what the derivations are compared with."""
-    d_a = dy * v.T
-    d_s = sp.Matrix(*weights.shape, lambda i, j: weights[i, j] * (d_a[i, j] - (d_a[i, :] * weights[i, :].T)[0]))
-    root = sp.sqrt(q.cols)
-    return {"v": weights.T * dy, "A": d_a, "S": d_s, "q": d_s * k / root, "k": d_s.T * q / root}
+        "dq": derive(name, y, whole, "q", rules["q"], STATED, r"dQ = dS\,K / \sqrt{d_k}", where=where),
+        "dk": derive(name, y, whole, "k", rules["k"], STATED, r"dK = dS^\top Q / \sqrt{d_k}", where=where),
+    }  # fmt: skip
 
 
 def self_attention_derivation(time: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1, causal: bool = False) -> dict[str, Derivation]:
@@ -86,20 +71,17 @@ def self_attention_derivation(time: int = 2, d_model: int = 2, d_k: int = 1, d_v
     projections' own gradients, dw_q = xᵀ dq, dw_k = xᵀ dk, dw_v = xᵀ dv.
     """
     x, dy = symbols("x", time, d_model), symbols("dy", time, d_v)
-    w_q, w_k, w_v = symbols("w_q", d_model, d_k), symbols("w_k", d_model, d_k), symbols("w_v", d_model, d_v)
-    inputs = {"x": x, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
-    q, k, v = linear(x, w_q), linear(x, w_k), linear(x, w_v)
+    w = {name: symbols(f"w_{name}", d_model, width) for name, width in (("q", d_k), ("k", d_k), ("v", d_v))}
+    inputs = {"x": x} | {f"w_{name}": matrix for name, matrix in w.items()} | {"dy": dy}
+    q, k, v = (linear(x, w[name]) for name in "qkv")
     allowed = attention_mask(time, time, None, causal)
-    a, name = _allowed(symbols("A", time, time), allowed), "self-attention"
-    saved = {"saved": _pairs(a, softmax(scores(q, k), allowed))}
-    y, rules = attention(q, k, v, allowed), attention_rules(q, k, v, dy, a)
-    dx = rules["q"] * w_q.T + rules["k"] * w_k.T + rules["v"] * w_v.T
-    return {
-        "dx": derive(name, y, inputs, "x", dx, STATED, r"dX = dQ\,W_Q^\top + dK\,W_K^\top + dV\,W_V^\top", **saved),
-        "dw_q": derive(name, y, inputs, "w_q", x.T * rules["q"], STATED, r"dW_Q = X^\top dQ", **saved),
-        "dw_k": derive(name, y, inputs, "w_k", x.T * rules["k"], STATED, r"dW_K = X^\top dK", **saved),
-        "dw_v": derive(name, y, inputs, "w_v", x.T * rules["v"], STATED, r"dW_V = X^\top dV", **saved),
-    }
+    y, (d, where) = attention(q, k, v, allowed), _projected(*attention_rules(q, k, v, dy, allowed))
+    dx, formula = d["q"] * w["q"].T + d["k"] * w["k"].T + d["v"] * w["v"].T, r"dX = dQ\,W_Q^\top + dK\,W_K^\top + dV\,W_V^\top"
+    found = {"dx": derive("self-attention", y, inputs, "x", dx, STATED, formula, where=where)}
+    for name in "qkv":
+        formula = rf"dW_{name.upper()} = X^\top d{name.upper()}"
+        found[f"dw_{name}"] = derive("self-attention", y, inputs, f"w_{name}", x.T * d[name], STATED, formula, where=where)
+    return found
 
 
 def cross_attention_derivation(t_q: int = 2, t_k: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1) -> dict[str, Derivation]:
@@ -108,14 +90,33 @@ def cross_attention_derivation(t_q: int = 2, t_k: int = 2, d_model: int = 2, d_k
     w_q, w_k, w_v = symbols("w_q", d_model, d_k), symbols("w_k", d_model, d_k), symbols("w_v", d_model, d_v)
     inputs = {"x": x, "memory": memory, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
     q, k, v = linear(x, w_q), linear(memory, w_k), linear(memory, w_v)
-    a = symbols("A", t_q, t_k)
-    saved = {"saved": _pairs(a, softmax(scores(q, k)))}
-    y, rules, name = attention(q, k, v), attention_rules(q, k, v, dy, a), "cross-attention"
-    dmemory = rules["k"] * w_k.T + rules["v"] * w_v.T
+    y, (d, where) = attention(q, k, v), _projected(*attention_rules(q, k, v, dy, attention_mask(t_q, t_k)))
+    dmemory, name = d["k"] * w_k.T + d["v"] * w_v.T, "cross-attention"
     return {
-        "dx": derive(name, y, inputs, "x", rules["q"] * w_q.T, STATED, r"dX = dQ\,W_Q^\top", **saved),
-        "dmemory": derive(name, y, inputs, "memory", dmemory, STATED, r"dM = dK\,W_K^\top + dV\,W_V^\top", **saved),
+        "dx": derive(name, y, inputs, "x", d["q"] * w_q.T, STATED, r"dX = dQ\,W_Q^\top", where=where),
+        "dmemory": derive(name, y, inputs, "memory", dmemory, STATED, r"dM = dK\,W_K^\top + dV\,W_V^\top", where=where),
     }
+
+
+def attention_rules(q: sp.Matrix, k: sp.Matrix, v: sp.Matrix, dy: sp.Matrix, allowed: Mask) -> tuple[dict[str, sp.Matrix], dict]:
+    """The textbook's rules for q, k and v, in the symbols A and dS, and what these stand for: what the derivations are compared with."""
+    a, d_s = (_allowed(symbols(name, q.rows, k.rows), allowed) for name in ("A", "dS"))
+    where = _named(a, softmax(scores(q, k), allowed)) | _named(d_s, softmax_rule(a, dy * v.T))
+    root = sp.sqrt(q.cols)
+    return {"q": d_s * k / root, "k": d_s.T * q / root, "v": a.T * dy}, where
+
+
+def softmax_rule(a: sp.Matrix, d_a: sp.Matrix) -> sp.Matrix:
+    """The textbook's rule for the scores: dS = A ⊙ (dA − Σ dA ⊙ A)"""
+    return sp.Matrix(*a.shape, lambda i, j: a[i, j] * (d_a[i, j] - (d_a[i, :] * a[i, :].T)[0]))
+
+
+def _projected(rules, where):
+    """dq, dk and dv under names of their own, for what lies before them."""
+    names = {name: symbols(f"d{name}", *rule.shape) for name, rule in rules.items()}
+    for name, rule in rules.items():
+        where = where | _named(names[name], rule)
+    return names, where
 
 
 def _allowed(weights, mask):
@@ -123,5 +124,5 @@ def _allowed(weights, mask):
     return sp.ImmutableMatrix(*weights.shape, lambda i, j: weights[i, j] if mask[i][j] else 0)
 
 
-def _pairs(names, values):
+def _named(names, values):
     return {name: value for name, value in zip(names, values) if name != 0}

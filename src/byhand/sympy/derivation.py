@@ -11,12 +11,17 @@ from functools import cached_property
 import numpy as np
 import sympy as sp
 
-LONGEST = 60  # operations in an expression that is still shown in full
+LONGEST = 45  # operations in an expression that is still shown in full
 
 
 def symbols(name: str, rows: int, cols: int) -> sp.ImmutableMatrix:
-    """A matrix of real symbols name_ij; a single row has name_j."""
-    label = (lambda i, j: f"{name}_{j}") if rows == 1 else (lambda i, j: f"{name}_{i}{j}")
+    """A matrix of real symbols name_ij; a single row has name_j, and what has an index already, like w_1, has w_{1,ij}."""
+    base, _, index = name.partition("_")
+
+    def label(i, j):
+        place = f"{j}" if rows == 1 else f"{i}{j}"
+        return f"{base}_{{{index},{place}}}" if index else f"{base}_{place}"
+
     return sp.ImmutableMatrix(rows, cols, lambda i, j: sp.Symbol(label(i, j), real=True))
 
 
@@ -29,11 +34,11 @@ class Derivation:
     inputs      the symbols by name, in the order of the operation's arguments; dy is the upstream gradient
     definition  the operation's output, written out on the symbols
     derivative  what SymPy's differentiation gives, as it comes
-    simplified  the same, rewritten by SymPy in the values that the forward pass saved, where a rewriting is known
-    textbook    the rule that the textbook gives, in the symbols and in the values that the forward pass saved
-    saved       those values and what they stand for, in the order in which they are computed: layer norm's σ, then x̂
-    stated      the operation in matrix form, LaTeX
-    formula     the rule in matrix form, LaTeX
+    simplified  the same, rewritten by SymPy in the values that the forward pass saved, if a rewriting is known
+    textbook    the rule that the textbook gives, in the symbols and in values with names of their own
+    where       those values and what they stand for, in the order in which they are computed: attention's A, then dS
+    stated      the operation in matrix form, LaTeX, an equation
+    formula     the rule in matrix form, LaTeX, an equation
     relation    a substitution that holds by definition and lets roots cancel in the proof
     note        anything to be said beside it
     """
@@ -47,7 +52,7 @@ class Derivation:
     stated: str
     formula: str
     simplified: sp.Matrix | None = None
-    saved: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
+    where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     relation: Mapping[sp.Expr, sp.Expr] = field(default_factory=dict)
     note: str = ""
 
@@ -59,7 +64,7 @@ class Derivation:
     def difference(self) -> sp.ImmutableMatrix:
         """derivative − textbook, each entry brought over one denominator and multiplied out: 0 where the two are equal."""
         full = self.textbook
-        for name, value in reversed(self.saved.items()):
+        for name, value in reversed(self.where.items()):
             full = full.subs(name, value)
         return sp.ImmutableMatrix((self.derivative - full).applyfunc(lambda entry: reduced(entry.subs(self.relation))))
 
@@ -99,15 +104,16 @@ class Derivation:
         return result if like is None or np.size(like) != result.size else result.reshape(np.shape(like))
 
     def to_latex(self, row: int = 0, col: int = 0) -> str:
-        """Operation, derivative and rule at one entry, what the forward pass saved, the rule in matrix form, and the verdict."""
-        lines = [_equation(self.stated, self.definition)]
+        """Operation, derivative and rule at one entry, the values in it, the rule in matrix form, and the verdict."""
+        lines = [_equation(self.stated, self.definition) if _operations(self.definition) <= LONGEST else _aligned(self.stated)]
         steps = [matrix[row, col] for matrix in (self.derivative, self.simplified, self.textbook) if matrix is not None]
         steps = [step for step in dict.fromkeys(steps) if step not in self.definition]  # equal forms once
         lines += [_equation(self._name_of(row, col) if step is steps[0] else "", step) for step in steps]
-        saved = self.textbook[row, col].free_symbols
-        saved |= {symbol for name in saved & self.saved.keys() for symbol in self.saved[name].free_symbols}
-        lines += [_equation(sp.latex(name), value) for name, value in self.saved.items() if name in saved]
-        lines += [self.formula.replace("=", "&=", 1), rf"&\quad\text{{{self.verdict}}}"]
+        used = set(self.textbook[row, col].free_symbols)
+        for name, value in reversed(self.where.items()):
+            used |= value.free_symbols if name in used else set()
+        lines += [_equation(sp.latex(name), value) for name, value in self.where.items() if name in used]
+        lines += [_aligned(self.formula), rf"&\quad\text{{{self.verdict}}}"]
         return "\n".join([r"\begin{aligned}", " \\\\\n".join(lines), r"\end{aligned}"])
 
     def _name_of(self, row, col):
@@ -180,8 +186,15 @@ def reduced(expression: sp.Expr) -> sp.Expr:
 
 def _equation(left, right):
     """left &= right, with a long right side only counted, and a matrix of one entry without brackets."""
-    if isinstance(right, sp.MatrixBase):
-        right = right[0] if len(right) == 1 else right
-    operations = right.count_ops() if isinstance(right, sp.Expr) else sum(entry.count_ops() for entry in right)
-    long = rf"\text{{an expression of {operations} operations}}"
-    return f"{left} &= {sp.latex(right) if operations <= LONGEST else long}"
+    if isinstance(right, sp.MatrixBase) and len(right) == 1:
+        right = right[0]
+    long = rf"\text{{an expression of {_operations(right)} operations}}"
+    return f"{left} &= {sp.latex(right) if _operations(right) <= LONGEST else long}"
+
+
+def _aligned(equation):
+    return equation.replace("=", "&=", 1)
+
+
+def _operations(value):
+    return value.count_ops() if isinstance(value, sp.Expr) else sum(entry.count_ops() for entry in value)

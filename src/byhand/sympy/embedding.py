@@ -26,5 +26,5 @@ def embedding_derivation(tokens: Sequence[int] = (0, 1, 0), vocab: int = 3, d_mo
     formula = r"dE_v = \sqrt{d_{\text{model}}}\,\textstyle\sum_{t:\,\text{token}_t = v} dY_t"
     textbook = sp.sqrt(d_model) * looked_up * dy
     note = f"tokens {', '.join(map(str, tokens))} of {vocab}"
-    stated, inputs = r"\sqrt{d_{\text{model}}}\,E_{\text{tokens}}", {"table": table, "dy": dy}
+    stated, inputs = r"Y = \sqrt{d_{\text{model}}}\,E_{\text{tokens}}", {"table": table, "dy": dy}
     return {"dtable": derive("embedding", embedding(table, tokens), inputs, "table", textbook, stated, formula, note=note)}

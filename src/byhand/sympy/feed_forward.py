@@ -27,7 +27,7 @@ def relu_derivation(n: int = 3) -> dict[str, Derivation]:
     note = "at x = 0 there is no derivative; the rule's 0 is a choice (relu_at_zero)"
     textbook = gate(x).multiply_elementwise(dy)
     formula = r"dX = dY \odot \mathbf{1}[X > 0]"
-    return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, r"\max(0, X)", formula, note=note)}
+    return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, r"Y = \max(0, X)", formula, note=note)}
 
 
 def relu_at_zero() -> dict[str, sp.Expr]:
@@ -46,13 +46,14 @@ def relu_at_zero() -> dict[str, sp.Expr]:
     }
 
 
-def feed_forward_derivation(rows: int = 1, d_model: int = 2, d_ff: int = 3) -> dict[str, Derivation]:
+def feed_forward_derivation(rows: int = 1, d_model: int = 2, d_ff: int = 2) -> dict[str, Derivation]:
     """dhidden = (dy w₂ᵀ) ⊙ 1[hidden > 0],  dx = dhidden w₁ᵀ,  dw₁ = xᵀ dhidden,  db₁ = Σ_rows dhidden,  dw₂ = activeᵀ dy,  db₂ = Σ_rows dy"""
     x, w_1, b_1 = symbols("x", rows, d_model), symbols("w_1", d_model, d_ff), symbols("b_1", 1, d_ff)
     w_2, b_2, dy = symbols("w_2", d_ff, d_model), symbols("b_2", 1, d_model), symbols("dy", rows, d_model)
     inputs = {"x": x, "w_1": w_1, "b_1": b_1, "w_2": w_2, "b_2": b_2, "dy": dy}
-    y, hidden = feed_forward(x, w_1, b_1, w_2, b_2), linear(x, w_1, b_1)
-    dhidden, over_rows = (dy * w_2.T).multiply_elementwise(gate(hidden)), sp.ones(1, rows)
+    y, hidden, dhidden = feed_forward(x, w_1, b_1, w_2, b_2), symbols("h", rows, d_ff), symbols("dh", rows, d_ff)
+    where = dict(zip(hidden, linear(x, w_1, b_1))) | dict(zip(dhidden, (dy * w_2.T).multiply_elementwise(gate(hidden))))
+    over_rows = sp.ones(1, rows)
     rules = {
         "x": (dhidden * w_1.T, r"dX = dH\,W_1^\top,\quad dH = (dY\,W_2^\top) \odot \mathbf{1}[H > 0]"),
         "w_1": (x.T * dhidden, r"dW_1 = X^\top dH"),
@@ -60,8 +61,8 @@ def feed_forward_derivation(rows: int = 1, d_model: int = 2, d_ff: int = 3) -> d
         "w_2": (relu(hidden).T * dy, r"dW_2 = \max(0, H)^\top dY"),
         "b_2": (over_rows * dy, r"db_2 = \textstyle\sum_{\text{rows}} dY"),
     }
-    stated = r"\max(0, X W_1 + b_1)\,W_2 + b_2"
-    return {f"d{name}": derive("feed-forward", y, inputs, name, rule, stated, formula) for name, (rule, formula) in rules.items()}
+    stated = r"Y = \max(0, X W_1 + b_1)\,W_2 + b_2"
+    return {f"d{name}": derive("feed-forward", y, inputs, name, rule, stated, formula, where=where) for name, (rule, formula) in rules.items()}
 
 
 def gate(x: sp.Matrix) -> sp.Matrix:

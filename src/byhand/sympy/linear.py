@@ -39,7 +39,7 @@ def linear_derivation(rows: int = 2, d_in: int = 3, d_out: int = 2) -> dict[str,
     """dx = dy wᵀ,  dw = xᵀ dy,  db = Σ_rows dy, derived at this size."""
     x, w, b, dy = symbols("x", rows, d_in), symbols("w", d_in, d_out), symbols("b", 1, d_out), symbols("dy", rows, d_out)
     inputs = {"x": x, "w": w, "b": b, "dy": dy}
-    y, stated = linear(x, w, b), "X W + b"
+    y, stated = linear(x, w, b), "Y = X W + b"
     return {
         "dx": derive("linear", y, inputs, "x", dy * w.T, stated, r"dX = dY\,W^\top"),
         "dw": derive("linear", y, inputs, "w", x.T * dy, stated, r"dW = X^\top dY"),
@@ -51,7 +51,7 @@ def scale_derivation(rows: int = 1, width: int = 3) -> dict[str, Derivation]:
     """dx = c dy for y = c x: the √d_model of the embedding, the 1/√d_k of the scores."""
     x, dy, c = symbols("x", rows, width), symbols("dy", rows, width), sp.Symbol("c", real=True)
     inputs = {"x": x, "c": sp.Matrix([[c]]), "dy": dy}
-    return {"dx": derive("scaling", scale(x, c), inputs, "x", c * dy, "c X", r"dX = c\,dY")}
+    return {"dx": derive("scaling", scale(x, c), inputs, "x", c * dy, "Y = c X", r"dX = c\,dY")}
 
 
 def add_derivation(rows: int = 2, width: int = 2) -> dict[str, Derivation]:
@@ -63,7 +63,7 @@ def add_derivation(rows: int = 2, width: int = 2) -> dict[str, Derivation]:
     x, w = symbols("x", rows, width), symbols("w", width, width)
     fork, residual = {"a": a, "b": b, "dy": dy}, {"x": x, "w": w, "dy": dy}
     return {
-        "da": derive("addition", add(a, b), fork, "a", dy, "A + B", r"dA = dY"),
-        "db": derive("addition", add(a, b), fork, "b", dy, "A + B", r"dB = dY"),
-        "dx": derive("residual branch", add(x, linear(x, w)), residual, "x", dy + dy * w.T, "X + X W", r"dX = dY + dY\,W^\top"),
+        "da": derive("addition", add(a, b), fork, "a", dy, "Y = A + B", r"dA = dY"),
+        "db": derive("addition", add(a, b), fork, "b", dy, "Y = A + B", r"dB = dY"),
+        "dx": derive("residual branch", add(x, linear(x, w)), residual, "x", dy + dy * w.T, "Y = X + X W", r"dX = dY + dY\,W^\top"),
     }

@@ -86,10 +86,13 @@ def cross_entropy_derivation(vocab: int = 4, targets: Sequence[int] = (2,), redu
     p = symbols("p", len(targets), vocab)
     q = sp.Matrix.vstack(*(smoothed_targets(target, vocab, eps) for target in targets))
     rule = sp.diag(*weights) * (p - q)
-    saved = dict(zip(p, softmax(logits)))
+    where = dict(zip(p, softmax(logits)))
     n = weights[-1] ** -1
     formula = r"dZ = p - q" if n == 1 else rf"dZ = \tfrac{{1}}{{{n}}}(p - q)"
     note = f"targets {', '.join(map(str, targets))} of {vocab}, reduction {reduction}"
-    stated, inputs = r"L", {"logits": logits, "smoothing": sp.Matrix([[eps]])}
+    stated, inputs = (
+        r"L = -\textstyle\sum_{t,k} q_{tk} \log p_{tk}" + (r" / n" if weights[-1] != 1 else ""),
+        {"logits": logits, "smoothing": sp.Matrix([[eps]])},
+    )
     in_p = partial(in_probabilities, x=logits, p=p)
-    return {"dlogits": derive("softmax and cross-entropy", y, inputs, "logits", rule, stated, formula, in_p, saved=saved, note=note)}
+    return {"dlogits": derive("softmax and cross-entropy", y, inputs, "logits", rule, stated, formula, in_p, where=where, note=note)}

@@ -54,19 +54,24 @@ def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     inputs = {"x": x, "gamma": gamma, "beta": beta, "eps": sp.Matrix([[eps]]), "dy": dy}
     y, mu = layer_norm(x, gamma, beta, eps), mean(x)
     var = variance(x, mu)
-    hat = sp.Matrix(rows, d, lambda i, j: sp.Symbol(rf"\hat{{x}}_{{{i}{j}}}" if rows > 1 else rf"\hat{{x}}_{{{j}}}", real=True))
-    sigma = [sp.Symbol(rf"\sigma_{{{i}}}" if rows > 1 else r"\sigma", positive=True) for i in range(rows)]
-    saved = {sigma[i]: sp.sqrt(var[i] + eps) for i in range(rows)}
-    saved |= {hat[i, j]: (x[i, j] - mu[i]) / sigma[i] for i in range(rows) for j in range(d)}
 
-    dhat = sp.Matrix(rows, d, lambda i, j: gamma[j] * dy[i, j])
-    over_rows, along_ones, along_hat = sp.ones(1, rows), mean(dhat), mean(dhat.multiply_elementwise(hat))
+    def named(name, cols=1):
+        return symbols(name, rows, cols) if rows > 1 or cols > 1 else sp.Matrix([[sp.Symbol(name, real=True)]])
+
+    hat, dhat, sigma = named(r"\hat{x}", d), named(r"d\hat{x}", d), [sp.Symbol(rf"\sigma_{i}" if rows > 1 else r"\sigma", positive=True) for i in range(rows)]
+    along_ones, along_hat = named(r"\overline{d\hat{x}}"), named(r"\overline{d\hat{x} \odot \hat{x}}")
+    where = {sigma[i]: sp.sqrt(var[i] + eps) for i in range(rows)}
+    where |= {hat[i, j]: (x[i, j] - mu[i]) / sigma[i] for i in range(rows) for j in range(d)}
+    where |= {dhat[i, j]: gamma[j] * dy[i, j] for i in range(rows) for j in range(d)}
+    where |= dict(zip(along_ones, mean(dhat))) | dict(zip(along_hat, mean(dhat.multiply_elementwise(hat))))
+
+    over_rows = sp.ones(1, rows)
     dx = sp.Matrix(rows, d, lambda i, j: (dhat[i, j] - along_ones[i] - hat[i, j] * along_hat[i]) / sigma[i])
     formula = r"dX = \frac{1}{\sigma}\left(d\hat{X} - \overline{d\hat{X}} - \hat{x}\,\overline{d\hat{X} \odot \hat{x}}\right),\quad d\hat{X} = \gamma \odot dY"
     dgamma, dbeta = r"d\gamma = \textstyle\sum_{\text{rows}} dY \odot \hat{x}", r"d\beta = \textstyle\sum_{\text{rows}} dY"
     # σ taken as the unknown in place of ε, so that the root is gone; with several rows each has a root of its own
     relation = {eps: sigma[0] ** 2 - var[0]} if rows == 1 else {}
-    shared = {"stated": r"\gamma \odot \hat{x} + \beta", "saved": saved, "relation": relation}
+    shared = {"stated": r"Y = \gamma \odot \hat{x} + \beta", "where": where, "relation": relation}
     return {
         "dx": derive("layer norm", y, inputs, "x", dx, formula=formula, **shared),
         "dgamma": derive("layer norm", y, inputs, "gamma", over_rows * dy.multiply_elementwise(hat), formula=dgamma, **shared),
@@ -84,7 +89,7 @@ def normalise_derivation(d: int = 3) -> dict[str, Derivation]:
     eps, sigma = sp.Symbol("epsilon", nonnegative=True), sp.Symbol("sigma", positive=True)
     inputs = {"x": x, "mu": sp.Matrix([[mu]]), "var": sp.Matrix([[var]]), "eps": sp.Matrix([[eps]]), "dy": dy}
     y, pull = normalise(x, inputs["mu"], inputs["var"], eps), sum(dy[j] * (x[j] - mu) for j in range(d))
-    shared = {"stated": r"\hat{x}", "saved": {sigma: sp.sqrt(var + eps)}}
+    shared = {"stated": r"\hat{x} = (x - \mu) / \sqrt{\sigma^2 + \epsilon}", "where": {sigma: sp.sqrt(var + eps)}}
     dmu, dvar = sp.Matrix([[-sum(dy) / sigma]]), sp.Matrix([[-pull / (2 * sigma**3)]])
     return {
         "dx": derive("normalise", y, inputs, "x", dy / sigma, formula=r"dX = dY / \sigma", **shared),
@@ -96,7 +101,7 @@ def normalise_derivation(d: int = 3) -> dict[str, Derivation]:
 def mean_derivation(d: int = 3) -> dict[str, Derivation]:
     """dx_i = dμ / d"""
     x, dy = symbols("x", 1, d), symbols("dy", 1, 1)
-    return {"dx": derive("mean", mean(x), {"x": x, "dy": dy}, "x", dy * sp.ones(1, d) / d, r"\mu", r"dX = d\mu / d")}
+    return {"dx": derive("mean", mean(x), {"x": x, "dy": dy}, "x", dy * sp.ones(1, d) / d, r"\mu = \textstyle\sum_i x_i / d", r"dX = d\mu / d")}
 
 
 def variance_derivation(d: int = 3) -> dict[str, Derivation]:
@@ -104,4 +109,15 @@ def variance_derivation(d: int = 3) -> dict[str, Derivation]:
     x, dy, mu = symbols("x", 1, d), symbols("dy", 1, 1), sp.Symbol("mu", real=True)
     y = variance(x, mean(x))
     rule = sp.Matrix(1, d, lambda _, i: dy[0] * 2 * (x[i] - mu) / d)
-    return {"dx": derive("variance", y, {"x": x, "dy": dy}, "x", rule, r"\sigma^2", r"dX = d\sigma^2 \cdot 2(x - \mu) / d", saved={mu: mean(x)[0]})}
+    return {
+        "dx": derive(
+            "variance",
+            y,
+            {"x": x, "dy": dy},
+            "x",
+            rule,
+            r"\sigma^2 = \textstyle\sum_i (x_i - \mu)^2 / d",
+            r"dX = d\sigma^2 \cdot 2(x - \mu) / d",
+            where={mu: mean(x)[0]},
+        )
+    }

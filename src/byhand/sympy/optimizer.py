@@ -95,9 +95,11 @@ def adam_derivation(steps: int = 2) -> dict[str, Derivation]:
         return Derivation(name, result, inputs, sp.Matrix([unrolled]), sp.Matrix([unrolled]), sp.Matrix([closed]), stated, formula)
 
     return {
-        "m_hat": one("m_hat", m_hat[0], mean_g[-1], r"\hat{m}_t", r"\hat{m}_t = \frac{\sum_i \beta_1^{t-i} g_i}{\sum_i \beta_1^{t-i}}"),
-        "v_hat": one("v_hat", v_hat[0], mean_square[-1], r"\hat{v}_t", r"\hat{v}_t = \frac{\sum_i \beta_2^{t-i} g_i^2}{\sum_i \beta_2^{t-i}}"),
-        "change": one("change", (value["theta"] - theta)[0], change, r"\theta_t - \theta_0", total),
+        "m_hat": one("m_hat", m_hat[0], mean_g[-1], r"\hat{m}_t = m_t / (1 - \beta_1^t)", r"\hat{m}_t = \frac{\sum_i \beta_1^{t-i} g_i}{\sum_i \beta_1^{t-i}}"),
+        "v_hat": one(
+            "v_hat", v_hat[0], mean_square[-1], r"\hat{v}_t = v_t / (1 - \beta_2^t)", r"\hat{v}_t = \frac{\sum_i \beta_2^{t-i} g_i^2}{\sum_i \beta_2^{t-i}}"
+        ),
+        "change": one("change", (value["theta"] - theta)[0], change, r"\theta_t - \theta_0 = \textstyle\sum_{s \le t} (\theta_s - \theta_{s-1})", total),
     }
 
 

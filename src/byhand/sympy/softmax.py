@@ -39,18 +39,18 @@ def softmax_derivation(n: int = 3, allowed: Sequence[bool] | None = None) -> dic
     x, dy = symbols("x", 1, n), symbols("dy", 1, n)
     p = sp.Matrix([[sp.Symbol(f"p_{j}", positive=True) if allowed[j] else 0 for j in range(n)]])
     y = softmax(x, [allowed])
-    saved = {p[j]: y[j] for j in range(n) if allowed[j]}
+    where = {p[j]: y[j] for j in range(n) if allowed[j]}
     name = "softmax" if all(allowed) else "masked softmax"
     note = "" if all(allowed) else f"masked: {', '.join(str(j) for j in range(n) if not allowed[j])}"
     stated, in_p = r"p = \operatorname{softmax}(x)", partial(in_probabilities, x=x, p=p)
     jacobian = Derivation(
         name, "jacobian", {"x": x}, y, y.jacobian(x), sp.diag(*p) - p.T * p, stated,
-        r"J = \operatorname{diag}(p) - p^\top p", y.jacobian(x).applyfunc(in_p), saved, note=note,
+        r"J = \operatorname{diag}(p) - p^\top p", y.jacobian(x).applyfunc(in_p), where, note=note,
     )  # fmt: skip
     inner = sum(dy[j] * p[j] for j in range(n))
     rule = sp.Matrix(1, n, lambda _, i: p[i] * (dy[i] - inner))
     formula = r"dX = p \odot \left(dP - \textstyle\sum_j dP_j\,p_j\right)"
-    return {"jacobian": jacobian, "dx": derive(name, y, {"x": x, "dy": dy}, "x", rule, stated, formula, in_p, saved=saved, note=note)}
+    return {"jacobian": jacobian, "dx": derive(name, y, {"x": x, "dy": dy}, "x", rule, stated, formula, in_p, where=where, note=note)}
 
 
 def in_probabilities(expression: sp.Expr, x: sp.Matrix, p: sp.Matrix) -> sp.Expr:
