@@ -249,3 +249,29 @@ def test_training_the_toy_on_its_one_pair():
     assert entropy == pytest.approx(0.34878, abs=5e-6) and entropy <= run.loss < entropy + 1e-4
     assert params["output.w"][0, 0] == pytest.approx(1.06, abs=0.005)  # document 1 says 0.999301: that is one first step, taken at lr(4000)
     assert transformer.forward(params, case.config, case.source, case.decoder_input).logits[0, 1].argmax() == 2
+
+
+# ---- block: one decoder block ----
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_block_is_lively(norm):
+    case = toy.block(norm)
+    run = step.run(case)
+    for name, grad in run.gradients.params.items():
+        grad = grad[:3] if name == "embedding" else grad  # `down` is never read
+        assert np.abs(grad).min() > 8e-4, name
+    hidden = run.output.activations["block.0.feed_forward.hidden"][0]
+    assert np.abs(hidden).min() > 0.1 and (hidden > 0).any(axis=0).all()
+    weights = run.output.activations["block.0.attention.weights"]
+    assert weights[weights > 0].min() > 0.03
+    for name, value in case.params.items():
+        assert np.array_equal(value * 4, np.round(value * 4)), name
+
+
+def test_block_has_the_same_weights_under_both_norms():
+    pre, post = toy.block("pre"), toy.block("post")
+    assert set(pre.params) - set(post.params) == {"norm.gamma", "norm.beta"}
+    assert all(np.array_equal(pre.params[name], post.params[name]) for name in post.params)
+    with pytest.raises(ValueError, match="norm was 'both'"):
+        toy.block("both")

@@ -2,11 +2,12 @@
 
 `document` and `exact` share one set of weights, from which the numbers of document 1 follow by an ordinary forward
 pass. `lively` has the same sizes and no gradient that vanishes. `generic` has every size different, padding and
-batches, for proving gradients; `decoder` is the like for the decoder-only stack.
+batches, for proving gradients; `decoder` is the like for the decoder-only stack, and `block` is one small block of it
+with half-integer weights, pre- or post-norm.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -105,6 +106,31 @@ def decoder(seed: int = 0) -> Case:
         config, params, None, tokens[:, :-1].copy(), tokens[:, 1:].copy(),
         source_lengths=None, target_lengths=np.array([7, 4, 6]), reduction="mean", smoothing=0.0,
         names={"source": (), "target": tuple(f"t{i}" for i in range(config.target_vocab))},
+    )  # fmt: skip
+
+
+def block(norm: str = "pre") -> Case:
+    """One block of the decoder-only stack on `The cat sat`, half-integer weights, no positions; norm is "pre" or "post".
+
+    The same weights in both (post-norm has no last norm). The seed was looked for: no gradient entry is smaller than
+    8e-4 but those of `down`, which is never read; every ReLU unit is active on some row and off the kink by 0.1.
+    """
+    config = Config(
+        d_model=4, n_heads=2, d_ff=6, n_layers=1, source_vocab=1, target_vocab=4, norm="pre", positions="none",
+    )  # fmt: skip
+    rng = np.random.default_rng(4119)
+    params = {name: rng.integers(-3, 4, shape) / 2 for name, shape in decoder_shapes(config).items()}
+    for name, value in params.items():
+        if name.endswith("gamma"):
+            params[name] = rng.choice([0.5, 1.5, 2.0], value.shape)
+        elif value.ndim == 1:  # β and the biases
+            params[name] = rng.choice([-0.5, -0.25, 0.25, 0.5], value.shape)
+    params["embedding"] = params["embedding"] / 2  # √d_model = 2 times these are halves again
+    config = replace(config, norm=norm)
+    return Case(
+        config, {name: params[name] for name in decoder_shapes(config)}, None, np.array([[0, 1, 2]]), np.array([[1, 2, 3]]),
+        source_lengths=None, target_lengths=None, reduction="mean", smoothing=0.0,
+        names={"source": (), "target": ("The", "cat", "sat", "down")},
     )  # fmt: skip
 
 
