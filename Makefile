@@ -3,13 +3,16 @@
 
 PYTHON = python3
 PAGES = book
+# `make test CONSTRAINTS=` takes the newest versions that pyproject.toml allows.
+CONSTRAINTS = --constraint constraints.txt
 WORKERS = 2
 # One thread for each worker: the pages are small, and results do not depend on the number of cores.
 THREADS = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 BIN = .venv/bin
-PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install $(CONSTRAINTS)
 SITE = _build/html
+PDF = _build/one-training-step-by-hand.pdf
 
 help:
 	@echo "make book       build the site from the stored outputs (needs no PyTorch)"
@@ -42,7 +45,13 @@ notebooks: .venv/.all
 
 pdf: .venv/.all
 	$(BIN)/jupyter-book build . --builder singlehtml --warningiserror --keep-going -n --all
-	$(BIN)/python book/_tools/print_pdf.py
+	$(BIN)/python book/_tools/print_pdf.py _build/singlehtml $(PDF)
+
+# Force-pushes the built site, with the PDF if there is one, as the only commit of gh-pages, from where GitHub serves it.
+publish: book
+	touch $(SITE)/.nojekyll
+	if [ -f $(PDF) ]; then cp $(PDF) $(SITE)/; fi
+	$(BIN)/python book/_tools/publish.py $(SITE)
 
 bench: .venv/.all
 	$(BIN)/python -m benchmarks
@@ -70,4 +79,4 @@ distclean: clean
 	$(PIP) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test lab notebooks pdf bench clean distclean
+.PHONY: help book test lab notebooks pdf publish bench clean distclean

@@ -1,6 +1,6 @@
 """Print the whole book, built as one HTML page, into one PDF: tagged, with an outline and page numbers.
 
-    python book/_tools/print_pdf.py [FOLDER of the one-page build] [PDF]
+    python book/_tools/print_pdf.py FOLDER_OF_THE_ONE_PAGE_BUILD PDF
 """
 
 import shutil
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from browser import serve, start, typeset
 
-FOLDER, PDF = Path("_build/singlehtml"), Path("_build/one-training-step-by-hand.pdf")
 ROOT_PAGE = "book/intro.html"
 FOOTER = '<div style="font-size:8px;width:100%;text-align:center"><span class="pageNumber"></span> / <span class="totalPages"></span></div>'
 LIGHT = "document.documentElement.dataset.theme = document.documentElement.dataset.mode = 'light'"
@@ -39,11 +38,10 @@ def print_pdf(folder, pdf):
         )
 
 
-def main(arguments):
-    folder, pdf = (Path(given) for given in arguments) if arguments else (FOLDER, PDF)
+def main(folder, pdf):
     print_pdf(folder, pdf)
     print(f"The book is in {pdf} ({pdf.stat().st_size / 1e6:.1f} MB)")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*map(Path, sys.argv[1:]))

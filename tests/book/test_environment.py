@@ -1,5 +1,6 @@
 """The ways to install the book agree: pyproject.toml, constraints.txt, environment.yml and postBuild, and the commands that the README names."""
 
+import os
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -78,7 +79,8 @@ def test_constraints_cover_what_the_requirements_bring(project, pins):
         elif Version(version(name)).public != str(pins[name].specifier).removeprefix("=="):
             different.add(f"{name} {version(name)}")
     assert not missing, "not in constraints.txt"
-    assert not different, "installed, but not the pinned version"
+    if os.environ.get("CONSTRAINTS") != "":  # `make test CONSTRAINTS=` takes the newest versions
+        assert not different, "installed, but not the pinned version"
 
 
 def installed_closure(name, extras):
