@@ -1,6 +1,13 @@
-"""Positions: sinusoids, exactly."""
+"""Positions: sinusoids, and queries and keys rotated, exactly."""
+
+from collections.abc import Sequence
 
 import sympy as sp
+
+from .derivation import Derivation, derive, symbols
+from .rows import each_row
+
+PAIRINGS = ("interleaved", "half")
 
 
 def sinusoidal(length: int, d_model: int) -> sp.Matrix:
@@ -18,3 +25,43 @@ def sinusoidal(length: int, d_model: int) -> sp.Matrix:
         return sp.cos(angle) if column % 2 else sp.sin(angle)
 
     return sp.ImmutableMatrix(length, d_model, entry)
+
+
+@each_row("x", "positions")
+def rope(x: sp.Matrix, positions: Sequence[int] | None = None, base: sp.Expr = 10000, pairing: str = "interleaved") -> sp.Matrix:
+    """(y_a, y_b) = (x_a cos θ − x_b sin θ, x_a sin θ + x_b cos θ),  θ = pos · base^(−2i/d) for pair i
+
+    x (time, d). Pair i is the coordinates (2i, 2i + 1) with pairing "interleaved", (i, i + d/2) with "half". A position may be a
+    symbol. Raises ValueError for an odd d and for an unknown pairing. Source: Su et al. 2021, equation 34.
+    """
+    positions = range(x.rows) if positions is None else positions
+    return sp.ImmutableMatrix.vstack(*(x.row(t) * rotation(position, x.cols, base, pairing) for t, position in enumerate(positions)))
+
+
+def rotation(position: sp.Expr, d: int, base: sp.Expr = 10000, pairing: str = "interleaved") -> sp.ImmutableMatrix:
+    """R with y = x R: in the rows and columns of pair i [[cos θ, sin θ], [−sin θ, cos θ]],  θ = pos · base^(−2i/d), else 0"""
+    return _turn([position / sp.sympify(base) ** sp.Rational(2 * i, d) for i in range(len(_pairs(d, pairing)))], d, pairing)
+
+
+def rope_derivation(d: int = 4, pairing: str = "interleaved") -> dict[str, Derivation]:
+    """dx = dy R(−θ): the gradient is rotated back. Derived for one row and any angles, one for each pair."""
+    x, dy, theta = symbols("x", 1, d), symbols("dy", 1, d), symbols("theta", 1, len(_pairs(d, pairing)))
+    back = dy * _turn([-angle for angle in theta], d, pairing)  # cos(−θ) = cos θ and sin(−θ) = −sin θ, which SymPy applies at once
+    inputs, formula = {"x": x, "theta": theta, "dy": dy}, r"dX = dY\,R_{-\theta}"
+    return {"dx": derive(f"rope, {pairing}", x * _turn(theta, d, pairing), inputs, "x", back, r"Y = X R_\theta", formula)}
+
+
+def _turn(angles, d, pairing):
+    turn = sp.zeros(d)
+    for (a, b), angle in zip(_pairs(d, pairing), angles, strict=True):
+        turn[a, a] = turn[b, b] = sp.cos(angle)
+        turn[a, b], turn[b, a] = sp.sin(angle), -sp.sin(angle)
+    return sp.ImmutableMatrix(turn)
+
+
+def _pairs(d, pairing):
+    if pairing not in PAIRINGS:
+        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
+    if d < 2 or d % 2:
+        raise ValueError(f"d was {d}; it must be even, since coordinates rotate in pairs")
+    return [(2 * i, 2 * i + 1) if pairing == "interleaved" else (i, i + d // 2) for i in range(d // 2)]
