@@ -54,3 +54,34 @@ def test_a_constant_row_needs_eps():
     with pytest.raises(ValueError, match="eps was -1"):
         bs.norm.layer_norm(sp.Matrix([[1, 2]]), one, zero, -1)
     assert bs.norm.layer_norm(sp.Matrix([[1, 1]]), one, zero, sp.Rational(1, 10)).is_zero_matrix
+
+
+@pytest.mark.parametrize(("d", "rows"), [(2, 1), (4, 1), (3, 2)])
+@pytest.mark.parametrize("eps", [1e-5, 0.3])
+def test_rms_norm(d, rows, eps, rng, assert_proved, assert_agrees):
+    derived = bs.norm.rms_norm_derivation(d, rows)
+    assert_proved(derived)
+    x, gamma, dy = rng.normal(size=(rows, d)), rng.normal(size=d), rng.normal(size=(rows, d))
+    y, cache = bn.norm.rms_norm(x, gamma, eps)
+    dx, grads = bn.norm.rms_norm_backward(dy, cache)
+    given = {"x": x, "gamma": gamma, "eps": eps, "dy": dy}
+    assert_agrees(derived["dx"].numeric(**given), dx)
+    assert_agrees(derived["dgamma"].numeric(**given), grads["gamma"])
+    exact = bs.norm.rms_norm(sp.Matrix(x), sp.Matrix([gamma]), sp.Float(eps))
+    assert_agrees(np.array(exact.tolist(), dtype=float), y)
+
+
+def test_the_rule_of_layer_norm_is_not_that_of_rms_norm():
+    d = bs.norm.rms_norm_derivation(3)["dx"]
+    gamma, dy, (root, *hat) = d.inputs["gamma"], d.inputs["dy"], d.where
+    dhat = [g * upstream for g, upstream in zip(gamma, dy)]
+    centred = [dhat[i] - sum(dhat) / 3 - hat[i] * sum(a * b for a, b in zip(dhat, hat)) / 3 for i in range(3)]
+    assert not replace(d, textbook=sp.Matrix([[entry / root for entry in centred]])).difference_is_zero
+
+
+def test_a_row_of_zeros_needs_eps():
+    with pytest.raises(ValueError, match="row of zeros"):
+        bs.norm.rms_norm(sp.zeros(1, 2), sp.ones(1, 2), 0)
+    with pytest.raises(ValueError, match="eps was -1"):
+        bs.norm.rms_norm(sp.ones(1, 2), sp.ones(1, 2), -1)
+    assert list(bs.norm.rms_norm(sp.Matrix([[3, 3]]), sp.ones(1, 2), 0)) == [1, 1]  # a constant row is no trouble here

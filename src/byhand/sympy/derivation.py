@@ -4,6 +4,7 @@ Nothing here knows a rule. `derive` takes the operation's output on symbolic ent
 L = Σ dy ⊙ y (so that ∂L/∂y is the upstream gradient dy) entry by entry, and holds the result beside the textbook's form.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -76,7 +77,7 @@ class Derivation:
     def _compiled(self):
         names = list(self.inputs)
         flat = [list(self.inputs[name]) for name in names]
-        return sp.lambdify(flat, sp.Matrix(self.derivative), modules="numpy", cse=True)
+        return sp.lambdify(flat, sp.Matrix(self.derivative), modules=[{"erf": _erf}, "numpy"], cse=True)
 
     def numeric(self, **arrays) -> np.ndarray:
         """The derivative as numbers: `numeric(x=…, w=…, dy=…)`, arrays of the derivation's sizes.
@@ -182,6 +183,11 @@ def reduced(expression: sp.Expr) -> sp.Expr:
     polynomial = expression.replace(sp.exp, exponential).replace(sp.Piecewise, cases)
     numerator, _ = sp.fraction(sp.together(polynomial))
     return sp.expand(numerator)
+
+
+def _erf(x):
+    """NumPy has none."""
+    return np.vectorize(math.erf, otypes=[float])(x)
 
 
 def _equation(left, right):

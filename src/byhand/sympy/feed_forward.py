@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network, and ReLU's gate."""
+"""Position-wise feed-forward network, and the functions that bend inside it."""
 
 import sympy as sp
 
@@ -11,6 +11,43 @@ from .rows import each_row
 def relu(x: sp.Matrix) -> sp.Matrix:
     """y = x where x > 0, else 0"""
     return x.applyfunc(lambda value: sp.Piecewise((value, value > 0), (0, True)))
+
+
+@each_row("x")
+def gelu(x: sp.Matrix) -> sp.Matrix:
+    """y = x Φ(x),  Φ(x) = (1 + erf(x/√2)) / 2"""
+    return x.applyfunc(lambda value: value * _below(value))
+
+
+@each_row("x")
+def gelu_tanh(x: sp.Matrix) -> sp.Matrix:
+    """y = x/2 · (1 + tanh(u)),  u = √(2/π) (x + 0.044715 x³)"""
+    return x.applyfunc(lambda value: value / 2 * (1 + sp.tanh(_argument(value))))
+
+
+@each_row("x")
+def silu(x: sp.Matrix) -> sp.Matrix:
+    """y = x σ(x),  σ(x) = 1 / (1 + e^(−x))"""
+    return x.applyfunc(lambda value: value * sigmoid(value))
+
+
+@each_row("hidden", "gate")
+def swiglu(hidden: sp.Matrix, gate: sp.Matrix) -> sp.Matrix:
+    """y = silu(hidden) ⊙ gate"""
+    return silu(hidden).multiply_elementwise(gate)
+
+
+def sigmoid(x: sp.Expr) -> sp.Expr:
+    """σ(x) = 1 / (1 + e^(−x))"""
+    return 1 / (1 + sp.exp(-x))
+
+
+def _below(x):
+    return (1 + sp.erf(x / sp.sqrt(2))) / 2
+
+
+def _argument(x):
+    return sp.sqrt(2 / sp.pi) * (x + sp.Rational(44715, 1000000) * x**3)
 
 
 def feed_forward(x: sp.Matrix, w_1: sp.Matrix, b_1: sp.Matrix, w_2: sp.Matrix, b_2: sp.Matrix) -> sp.Matrix:
@@ -28,6 +65,53 @@ def relu_derivation(n: int = 3) -> dict[str, Derivation]:
     textbook = gate(x).multiply_elementwise(dy)
     formula = r"dX = dY \odot \mathbf{1}[X > 0]"
     return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, r"Y = \max(0, X)", formula, note=note)}
+
+
+def gelu_derivation(n: int = 2) -> dict[str, Derivation]:
+    """dx = dy ⊙ (Φ(x) + x φ(x)),  φ(x) = e^(−x²/2) / √(2π), Φ's derivative"""
+    x, dy = symbols("x", 1, n), symbols("dy", 1, n)
+    slopes = x.applyfunc(lambda value: _below(value) + value * sp.exp(-(value**2) / 2) / sp.sqrt(2 * sp.pi))
+    stated, formula = r"Y = X \odot \Phi(X)", r"dX = dY \odot \left(\Phi(X) + X \odot \varphi(X)\right)"
+    return {"dx": derive("GELU", gelu(x), {"x": x, "dy": dy}, "x", slopes.multiply_elementwise(dy), stated, formula)}
+
+
+def gelu_tanh_derivation(n: int = 2) -> dict[str, Derivation]:
+    """dx = dy ⊙ ((1 + t)/2 + x/2 · (1 − t²) · √(2/π) (1 + 3 · 0.044715 x²)),  t = tanh(√(2/π) (x + 0.044715 x³))"""
+    x, dy, t = symbols("x", 1, n), symbols("dy", 1, n), symbols("t", 1, n)
+    where = {t[j]: sp.tanh(_argument(x[j])) for j in range(n)}
+    steep = sp.Rational(3 * 44715, 1000000)
+    rule = sp.Matrix(1, n, lambda _, j: dy[j] * ((1 + t[j]) / 2 + x[j] / 2 * (1 - t[j] ** 2) * sp.sqrt(2 / sp.pi) * (1 + steep * x[j] ** 2)))
+    stated = r"Y = \tfrac{1}{2} X \odot (1 + \tanh u),\quad u = \sqrt{2/\pi}\,(X + 0.044715\,X^3)"
+    formula = r"dX = dY \odot \left(\tfrac{1}{2}(1 + \tanh u) + \tfrac{1}{2} X \odot (1 - \tanh^2 u) \odot u'\right)"
+    return {"dx": derive("GELU, tanh form", gelu_tanh(x), {"x": x, "dy": dy}, "x", rule, stated, formula, where=where)}
+
+
+def silu_derivation(n: int = 2) -> dict[str, Derivation]:
+    """dx = dy ⊙ σ(x) (1 + x (1 − σ(x)))"""
+    x, dy = symbols("x", 1, n), symbols("dy", 1, n)
+    s, where = _sigmoids(x)
+    rule = sp.Matrix(1, n, lambda _, j: dy[j] * s[j] * (1 + x[j] * (1 - s[j])))
+    formula = r"dX = dY \odot \sigma(X) \odot \left(1 + X \odot (1 - \sigma(X))\right)"
+    return {"dx": derive("SiLU", silu(x), {"x": x, "dy": dy}, "x", rule, r"Y = X \odot \sigma(X)", formula, where=where)}
+
+
+def swiglu_derivation(n: int = 2) -> dict[str, Derivation]:
+    """dhidden = dy ⊙ gate ⊙ σ(h) (1 + h (1 − σ(h))),  dgate = dy ⊙ silu(h)"""
+    h, gate, dy = symbols("h", 1, n), symbols("g", 1, n), symbols("dy", 1, n)
+    s, where = _sigmoids(h)
+    inputs, stated = {"hidden": h, "gate": gate, "dy": dy}, r"Y = \operatorname{silu}(H) \odot G"
+    dhidden = sp.Matrix(1, n, lambda _, j: dy[j] * gate[j] * s[j] * (1 + h[j] * (1 - s[j])))
+    dgate = sp.Matrix(1, n, lambda _, j: dy[j] * h[j] * s[j])
+    y = swiglu(h, gate)
+    return {
+        "dhidden": derive("SwiGLU", y, inputs, "hidden", dhidden, stated, r"dH = dY \odot G \odot \operatorname{silu}'(H)", where=where),
+        "dgate": derive("SwiGLU", y, inputs, "gate", dgate, stated, r"dG = dY \odot \operatorname{silu}(H)", where=where),
+    }
+
+
+def _sigmoids(x):
+    s = symbols("sigma", 1, x.cols)
+    return s, {s[j]: sigmoid(x[j]) for j in range(x.cols)}
 
 
 def relu_at_zero() -> dict[str, sp.Expr]:

@@ -1,4 +1,4 @@
-"""Layer normalisation of each row, stage by stage."""
+"""Layer normalisation and RMS normalisation of each row, stage by stage."""
 
 import sympy as sp
 
@@ -44,6 +44,37 @@ def gain_and_shift(normalised: sp.Matrix, gamma: sp.Matrix, beta: sp.Matrix) -> 
     return sp.ImmutableMatrix(normalised.rows, normalised.cols, lambda i, j: gamma[j] * normalised[i, j] + beta[j])
 
 
+def rms_norm(x: sp.Matrix, gamma: sp.Matrix, eps: sp.Expr = sp.Rational(1, 100000)) -> sp.Matrix:
+    """y = γ x̂,  x̂ = x / √(mean(x²) + ε)
+
+    Layer norm without the centring and without β. Raises ValueError for ε < 0 and for a row of zeros under ε = 0.
+    Source: Zhang and Sennrich 2019, equation 4.
+    """
+    return gain(rescale(x, mean_square(x), eps), gamma)
+
+
+@each_row("x")
+def mean_square(x: sp.Matrix) -> sp.Matrix:
+    """mean(x²) = Σ_i x_i² / d, one a row"""
+    return x.applyfunc(lambda value: value**2) * sp.ones(x.cols, 1) / x.cols
+
+
+@each_row("x", "square")
+def rescale(x: sp.Matrix, square: sp.Matrix, eps: sp.Expr) -> sp.Matrix:
+    """x̂ = x / √(mean(x²) + ε)"""
+    if sp.sympify(eps).is_negative:
+        raise ValueError(f"eps was {eps}; it must be at least 0")
+    if eps == 0 and any(value.is_zero for value in square):
+        raise ValueError("x has a row of zeros and eps was 0; such a row has no direction to normalise: eps must be above 0")
+    return sp.ImmutableMatrix(x.rows, x.cols, lambda i, j: x[i, j] / sp.sqrt(square[i] + eps))
+
+
+@each_row("normalised")
+def gain(normalised: sp.Matrix, gamma: sp.Matrix) -> sp.Matrix:
+    """y = γ x̂"""
+    return sp.ImmutableMatrix(normalised.rows, normalised.cols, lambda i, j: gamma[j] * normalised[i, j])
+
+
 def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     """dx = (dx̂ − mean(dx̂) − x̂ · mean(dx̂ ⊙ x̂)) / σ,  dx̂ = γ ⊙ dy,  σ = √(σ² + ε),  with a γ of d different entries
 
@@ -76,6 +107,33 @@ def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
         "dx": derive("layer norm", y, inputs, "x", dx, formula=formula, **shared),
         "dgamma": derive("layer norm", y, inputs, "gamma", over_rows * dy.multiply_elementwise(hat), formula=dgamma, **shared),
         "dbeta": derive("layer norm", y, inputs, "beta", over_rows * dy, formula=dbeta, **shared),
+    }
+
+
+def rms_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
+    """dx = (dx̂ − x̂ · mean(dx̂ ⊙ x̂)) / r,  dx̂ = γ ⊙ dy,  r = √(mean(x²) + ε): the part along x̂ is taken out, the part along the ones stays
+
+    dγ = Σ_rows dy ⊙ x̂. Derived for any ε ≥ 0.
+    """
+    x, gamma, dy = symbols("x", rows, d), symbols("gamma", 1, d), symbols("dy", rows, d)
+    eps = sp.Symbol("epsilon", nonnegative=True)
+    inputs = {"x": x, "gamma": gamma, "eps": sp.Matrix([[eps]]), "dy": dy}
+    y, square = rms_norm(x, gamma, eps), mean_square(x)
+    hat = sp.Matrix(rows, d, lambda i, j: sp.Symbol(rf"\hat{{x}}_{{{i}{j}}}" if rows > 1 else rf"\hat{{x}}_{{{j}}}", real=True))
+    root = [sp.Symbol(f"r_{i}" if rows > 1 else "r", positive=True) for i in range(rows)]
+    where = {root[i]: sp.sqrt(square[i] + eps) for i in range(rows)}
+    where |= {hat[i, j]: x[i, j] / root[i] for i in range(rows) for j in range(d)}
+
+    dhat = sp.Matrix(rows, d, lambda i, j: gamma[j] * dy[i, j])
+    along_hat = mean(dhat.multiply_elementwise(hat))
+    dx = sp.Matrix(rows, d, lambda i, j: (dhat[i, j] - hat[i, j] * along_hat[i]) / root[i])
+    formula = r"dX = \frac{1}{r}\left(d\hat{X} - \hat{x}\,\overline{d\hat{X} \odot \hat{x}}\right),\quad d\hat{X} = \gamma \odot dY"
+    dgamma = r"d\gamma = \textstyle\sum_{\text{rows}} dY \odot \hat{x}"
+    relation = {eps: root[0] ** 2 - square[0]} if rows == 1 else {}  # as for layer norm
+    shared = {"stated": r"Y = \gamma \odot \hat{x}", "where": where, "relation": relation}
+    return {
+        "dx": derive("RMS norm", y, inputs, "x", dx, formula=formula, **shared),
+        "dgamma": derive("RMS norm", y, inputs, "gamma", sp.ones(1, rows) * dy.multiply_elementwise(hat), formula=dgamma, **shared),
     }
 
 
