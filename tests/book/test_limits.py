@@ -34,5 +34,5 @@ def test_too_much_time(root, tmp_path):
     conftest = (root / "book/conftest.py").read_text().replace("SECONDS = 15", "SECONDS = 0.1")
     (tmp_path / "book").mkdir()
     (tmp_path / "book/conftest.py").write_text(conftest)
-    code, said = run(tmp_path, tmp_path, "sum(range(10**7))")
+    code, said = run(tmp_path, tmp_path, "x = sum(range(10**7))")
     assert code == 1 and "page.ipynb has computed for" in said
