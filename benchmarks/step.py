@@ -81,9 +81,9 @@ def measure(config: Config, batch_size: int, length: int, seconds: float) -> tup
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[0]) < 5:
         for step, spent in zip(steps, times, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()  # one thread: on an idle machine this is the clock's time, on a busy one it is steadier
             step()
-            spent.append(time.perf_counter() - start)
+            spent.append(time.process_time() - start)
     return times
 
 
@@ -93,7 +93,7 @@ def main(argv=None):
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="which to time (all)")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
-    print(f"one training step in float32 on one thread, medians; NumPy {np.__version__}, PyTorch {torch.__version__}")
+    print(f"one training step in float32 on one thread, medians of processor time; NumPy {np.__version__}, PyTorch {torch.__version__}")
     print(f"{'size':8}{'NumPy':>12}{'PyTorch':>12}{'ratio':>8}{'aim':>7}{'steps':>8}")
     for name in arguments.sizes:
         config, batch_size, length, aim = SIZES[name]

@@ -11,14 +11,16 @@ from byhand.torch.loss import cross_entropy
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("ignore_index", [None, 2, -1])
 @pytest.mark.parametrize("lengths", [None, [4, 1, 3]])
-def test_value_and_gradient_agree_with_numpy(rng, draw_tensor, differ, reduction, smoothing, ignore_index, lengths):
+@pytest.mark.parametrize("masked", [False, True])
+def test_value_and_gradient_agree_with_numpy(rng, draw_tensor, differ, reduction, smoothing, ignore_index, lengths, masked):
     logits = draw_tensor(3, 4, 5)
     targets = rng.integers(0, 5, (3, 4))
     targets[0, 3] = targets[1, 0] = 0  # something is left to score under "last"
     if ignore_index is not None:
         targets[2, :2] = ignore_index
-    value, dlogits = np_loss.cross_entropy(logits.detach().numpy(), targets, smoothing, ignore_index, lengths, reduction)
-    mine = cross_entropy(logits, targets, smoothing, ignore_index, lengths, reduction)
+    mask = np.array([[1, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 1]], bool) if masked else None
+    value, dlogits = np_loss.cross_entropy(logits.detach().numpy(), targets, smoothing, ignore_index, lengths, reduction, mask)
+    mine = cross_entropy(logits, targets, smoothing, ignore_index, lengths, reduction, mask)
     assert differ(mine, value) < 1e-12
     assert differ(torch.autograd.grad(mine, logits)[0], dlogits) < 1e-12
 
@@ -47,6 +49,9 @@ def test_a_padded_target_need_not_be_a_token(draw_tensor):
         (dict(targets=[[-100, -100]], ignore_index=-100), ValueError, "targets leave no position to score"),
         (dict(logits=torch.zeros(1, 0, 3), targets=np.zeros((1, 0), int)), ValueError, r"targets had shape \(1, 0\)"),
         (dict(lengths=[0]), ValueError, "lengths held 0"),
+        (dict(mask=[[1, 0]]), ValueError, "mask had dtype torch.int64"),
+        (dict(mask=[[True]]), ValueError, r"mask had dtype torch.bool and shape \(1, 1\)"),
+        (dict(mask=[[False, False]]), ValueError, "targets leave no position to score"),
         (dict(lengths=[3]), ValueError, "lengths held 3"),
     ],
 )

@@ -1,7 +1,7 @@
 """Cross-entropy with label smoothing."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,29 +18,30 @@ def cross_entropy(
     ignore_index: int | None = None,
     lengths: Int[Tensor, "batch"] | None = None,
     reduction: str = "mean",
+    mask: Bool[Tensor, "batch time"] | None = None,
 ) -> Float[Tensor, ""]:
     """loss = −Σ_c q_c log softmax(z)_c at each scored position, q_c = (1 − ε)·[c is the target] + ε/V
 
-    ε is `smoothing`, spread over all V classes, the target's own included. A position is scored unless its target is
-    `ignore_index` or it lies at or beyond the sequence's length. reduction: "mean" over the
-    scored positions of the whole batch, "sum" over them, or "last": each sequence's last position, averaged over the batch.
+    ε is `smoothing`, spread over all V classes, the target's own included. A position is scored unless its target is `ignore_index`, it
+    lies at or beyond its sequence's length, or mask (a loss mask, True where a position counts) is False there. reduction: "mean" over
+    the scored positions of the whole batch, "sum" over them, or "last": each sequence's last position, averaged over the batch.
 
     Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do not fit, and where nothing is left to score;
     IndexError for a target outside the vocabulary. Logits that are not finite pass through: loss scaling in half precision relies on it.
     """
     targets = integers("targets", targets, logits.device)
     _check(logits, targets, smoothing, reduction)
-    if ignore_index is None and lengths is None and reduction != "last":
+    if ignore_index is None and lengths is None and mask is None and reduction != "last":
         check_vocabulary("targets", targets, logits.shape[-1])
     else:
-        scored = _scored(targets, ignore_index, lengths, reduction)
+        scored = _scored(targets, ignore_index, lengths, reduction, mask)
         check_vocabulary("targets", targets[scored], logits.shape[-1])
         targets = targets.masked_fill(~scored, NOT_SCORED)
     how = "sum" if reduction == "sum" else "mean"  # PyTorch's mean leaves out what is not scored
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_SCORED, label_smoothing=smoothing, reduction=how)
 
 
-def _scored(targets, ignore_index, lengths, reduction):
+def _scored(targets, ignore_index, lengths, reduction, mask):
     """Which positions count."""
     batch, time = targets.shape
     ends = torch.full((batch,), time, device=targets.device) if lengths is None else check_lengths("lengths", lengths, targets)
@@ -48,8 +49,13 @@ def _scored(targets, ignore_index, lengths, reduction):
     scored = steps == ends[:, None] - 1 if reduction == "last" else steps < ends[:, None]
     if ignore_index is not None:
         scored = scored & (targets != ignore_index)
+    if mask is not None:
+        mask = torch.as_tensor(mask, device=targets.device)
+        if mask.dtype != torch.bool or mask.shape != targets.shape:
+            raise ValueError(f"mask had dtype {mask.dtype} and shape {tuple(mask.shape)}; it must be booleans of shape {tuple(targets.shape)}")
+        scored = scored & mask
     if not scored.any():
-        raise ValueError("targets leave no position to score: every one is ignored or past its sequence's length")
+        raise ValueError("targets leave no position to score: every one is ignored, masked, or past its sequence's length")
     return scored
 
 
