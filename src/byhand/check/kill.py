@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,27 @@ class KillMatrix(Report):
     def header(self):
         alone = ["on `document` alone"] if "PyTorch" in self.witnesses else []
         return ["mistake", *self.witnesses, *alone, "training"]
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._html()}
+
+    def _html(self):
+        """Narrow columns under upright headings; a filled circle where the mistake is caught, an open one where `document` hides it."""
+        base = "padding:.2rem .35rem;border-bottom:1px solid rgba(128,128,128,.45);background:none;color:inherit;text-align:left;"
+        upright = "writing-mode:vertical-rl;transform:rotate(180deg);white-space:nowrap"
+        signs = {name: f'<span role="img" aria-label="{name}">{sign}</span>' for name, sign in (("caught", "●"), ("hidden", "○"))}
+        first, *others = (escape(name.replace("`", "")) for name in self.header())
+        heads = [first, *(f'<span style="{upright}">{name}</span>' for name in others)]
+        head = "".join(f'<th scope="col" style="{base}vertical-align:bottom">{name}</th>' for name in heads)
+        lines = []
+        for name, *cells in map(self.cells, self.rows):
+            cells = "".join(f'<td style="{base}">{signs.get(content, content)}</td>' for content in cells)
+            lines.append(f'<tr><th scope="row" style="{base}font-weight:normal;min-width:10rem">{escape(name)}</th>{cells}</tr>')
+        return (
+            f'<div class="byhand-output tex2jax_process" tabindex="0" style="overflow-x:auto;max-width:100%">\n<p>{escape(self.title)}</p>\n'
+            f'<table style="border-collapse:collapse;width:auto;margin:.4rem 0;color:inherit;background:none">\n<thead><tr>{head}</tr></thead>\n'
+            f"<tbody>{chr(10).join(lines)}</tbody>\n</table>\n</div>"
+        )
 
     def only(self, *kinds: str) -> "KillMatrix":
         """The rows of these kinds of mistake."""
