@@ -15,6 +15,14 @@ def test_four_agree(case):
     assert [row.name for row in report.rows] == names
 
 
+@pytest.mark.parametrize("case", [toy.block("pre"), toy.block("post"), toy.decoder()], ids=["pre", "post", "decoder"])
+def test_four_agree_on_a_decoder_stack(case):
+    names = ["block.0.attention.w_k", "block.0.norm_2.gamma", "embedding"]
+    report = check.four_witnesses(case, names, exact_entries=2)
+    assert report, report
+    assert [row.name for row in report.rows] == names
+
+
 def test_a_wrong_gradient_is_seen_by_all_three(monkeypatch):
     right = step.run(toy.lively())
     wrong = right._replace(gradients=right.gradients._replace(params=right.gradients.params | {"output.b": 2 * right.gradients.params["output.b"]}))

@@ -75,19 +75,9 @@ def _loss_of(case, name):
 
 
 def _torch_gradients(case):
-    import torch
+    from ..torch import step
 
-    from ..torch import loss, transformer
-
-    module = transformer.Transformer(case.config).double()
-    module.load_params(case.params)
-    lengths = [None if value is None else torch.tensor(value) for value in (case.source_lengths, case.target_lengths)]
-    logits = module(torch.tensor(case.source), torch.tensor(case.decoder_input), *lengths)
-    value = loss.cross_entropy(
-        logits, torch.tensor(case.targets), case.smoothing, lengths=lengths[1], reduction=case.reduction
-    )
-    value.backward()
-    return module.grads()
+    return step.run(case).gradients.params
 
 
 def _exact(case, name, places):

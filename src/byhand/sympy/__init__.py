@@ -5,13 +5,14 @@ differentiated to derive the gradient's rule, and in the whole network it is lin
 any number of digits. One sequence is one sp.Matrix with a row for each position; a vector is a matrix of one row.
 """
 
-from . import attention, embedding, feed_forward, linear, loss, norm, optimizer, position, softmax, transformer
+from . import attention, decoder, embedding, feed_forward, linear, loss, norm, optimizer, position, softmax, transformer
 from .derivation import Derivation
 from .forward_mode import witness, witnesses
 
 __all__ = [
     "Derivation",
     "attention",
+    "decoder",
     "embedding",
     "feed_forward",
     "linear",

@@ -10,20 +10,19 @@ from numbers import Integral
 
 import sympy as sp
 
-from . import linear, loss
+from . import decoder, linear, loss, transformer
 from .carry import Closed, Digits
 from .exact import setting
-from .transformer import checked_parameters, run
 
 
 def witness(case, parameter: str, index: int | Iterable[int], digits: int | None = 30) -> sp.Expr:
     """∂L/∂parameter[index], L the case's own loss, to `digits` significant digits; with digits=None in closed form
 
     case: config, params (exact numbers or floats), source, decoder_input, targets, lengths, reduction and smoothing, as byhand.toy
-    makes them. A derivative smaller than 10^−digits is returned as 0. A closed form takes a second at the output, minutes deep in
-    the network. Raises ValueError for an unknown parameter, IndexError for an index outside it.
+    makes them; without a source it is a decoder stack's. A derivative smaller than 10^−digits is returned as 0. A closed form takes
+    a second at the output, minutes deep in the network. Raises ValueError for an unknown parameter, IndexError for an index outside it.
     """
-    params = checked_parameters(case.params, case.config)
+    params = _model(case).checked_parameters(case.params, case.config)
     if parameter not in params:
         raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
     return _derivative(case, params, parameter, _place(parameter, params[parameter].shape, index), digits)
@@ -31,7 +30,7 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
 
 def witnesses(case, parameter: str, digits: int | None = 30) -> sp.ImmutableMatrix:
     """∂L/∂parameter, every entry on its own by `witness`; a vector is one row."""
-    params = checked_parameters(case.params, case.config)
+    params = _model(case).checked_parameters(case.params, case.config)
     if parameter not in params:
         raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
     shape = params[parameter].shape
@@ -53,13 +52,20 @@ def _derivative(case, params, parameter, place, digits):
 def _loss(carry, case, params, directions):
     """The case's loss, carried; directions: how the parameters move."""
     started = {name: carry.start(value, directions.get(name)) for name, value in params.items()}
-    out = run(carry, started, case.config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
+    if case.source is None:
+        out = decoder.run(carry, started, case.config, case.decoder_input, case.target_lengths)
+    else:
+        out = transformer.run(carry, started, case.config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
     weights = loss.position_weights(case.targets, lengths=case.target_lengths, reduction=case.reduction)
     parts = [
         carry.apply(loss.weighted_loss, z, targets=tuple(map(int, row)), weights=weight, smoothing=setting(case.smoothing))
         for z, row, weight in zip(out.logits, case.targets, weights, strict=True)
     ]
     return carry.apply(linear.add, *parts)
+
+
+def _model(case):
+    return decoder if case.source is None else transformer
 
 
 def _place(parameter, shape, index):

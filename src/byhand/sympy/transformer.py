@@ -7,9 +7,10 @@ import sympy as sp
 
 from ..config import Config
 from ..parameters import encoder_decoder_shapes
-from . import attention, embedding, feed_forward, linear, norm, position, softmax
+from . import linear
 from .carry import Digits, Exact
-from .exact import parameters, setting
+from .exact import parameters
+from .wiring import Wiring
 
 
 class Forward(NamedTuple):
@@ -47,13 +48,18 @@ def forward(
     carry = Digits(digits)
     with carry.precision():
         out = run(carry, {name: carry.start(value) for name, value in params.items()}, *batch)
-        return Forward(*(_mapped(carry.finish, part) for part in out))
+        return Forward(*(mapped(carry.finish, part) for part in out))
 
 
 def checked_parameters(params: dict, config: Config) -> dict[str, sp.ImmutableMatrix]:
     """The parameters as exact matrices, after a check that the model is of a kind known here and that these are its parameters."""
     _check(config)
-    shapes, params = encoder_decoder_shapes(config), parameters(params)
+    return fitting(params, encoder_decoder_shapes(config))
+
+
+def fitting(params: dict, shapes: dict[str, tuple[int, ...]]) -> dict[str, sp.ImmutableMatrix]:
+    """The parameters as exact matrices, after a check of names and shapes."""
+    params = parameters(params)
     for name in [*shapes, *params]:
         if name not in params or name not in shapes:
             raise ValueError(f"parameter {name!r} is {'missing' if name in shapes else 'unknown'}; the model has {', '.join(shapes)}")
@@ -65,8 +71,8 @@ def checked_parameters(params: dict, config: Config) -> dict[str, sp.ImmutableMa
 
 def run(carry, params, config, source, decoder_input, source_lengths=None, target_lengths=None) -> Forward:
     """The wiring, the same for every way of carrying a value: each sequence on its own, its stages gathered by name."""
-    source_lengths = _lengths("source_lengths", source_lengths, source)
-    target_lengths = _lengths("target_lengths", target_lengths, decoder_input)
+    source_lengths = lengths_of("source_lengths", source_lengths, source)
+    target_lengths = lengths_of("target_lengths", target_lengths, decoder_input)
     passes = [
         _sequence(carry, params, config, tuple(map(int, s)), tuple(map(int, t)), int(n), int(m))
         for s, t, n, m in zip(source, decoder_input, source_lengths, target_lengths, strict=True)
@@ -80,76 +86,29 @@ def run(carry, params, config, source, decoder_input, source_lengths=None, targe
 
 def _sequence(carry, params, config, source, decoder_input, source_length, target_length):
     """One sequence from its tokens to its logits; returns every stage by name."""
-    kept = {}
-
-    def embed(side, table, tokens):
-        x = kept[f"{side}.embedded"] = carry.apply(embedding.embedding, params[table], tokens=tokens)
-        if config.positions == "sinusoidal":
-            waves = kept[f"{side}.positions"] = carry.apply(position.sinusoidal, length=len(tokens), d_model=config.d_model)
-            x = carry.apply(linear.add, x, waves)
-        kept[f"{side}.input"] = x
-        return x
-
-    def attend(name, x, memory, mask):
-        q, k, v = (carry.apply(linear.linear, rows, params[f"{name}.w_{c}"]) for c, rows in (("q", x), ("k", memory), ("v", memory)))
-        shared = config.n_heads // config.n_kv_heads
-        steps = {step: [] for step in ("q", "k", "v", "scores", "weights", "mixed")}
-        for head in range(config.n_heads):
-            kv = head // shared
-            one = {
-                "q": _block(carry, q, head, config.d_k),
-                "k": _block(carry, k, kv, config.d_k),
-                "v": _block(carry, v, kv, config.d_v),
-            }
-            one["scores"] = carry.apply(attention.scores, one["q"], one["k"])
-            one["weights"] = carry.apply(softmax.softmax, one["scores"], mask=mask)
-            one["mixed"] = carry.apply(linear.linear, one["weights"], one["v"])
-            for step, value in one.items():
-                if step not in ("k", "v") or head % shared == 0:
-                    steps[step].append(value)
-        kept.update({f"{name}.{step}": tuple(values) for step, values in steps.items()})
-        concat = kept[f"{name}.concat"] = carry.apply(attention.side_by_side, *steps["mixed"])
-        out = kept[f"{name}.out"] = carry.apply(linear.linear, concat, params[f"{name}.w_o"])
-        return out
-
-    def feed(name, x):
-        hidden = kept[f"{name}.hidden"] = carry.apply(linear.linear, x, params[f"{name}.w_1"], params[f"{name}.b_1"])
-        active = kept[f"{name}.active"] = carry.apply(feed_forward.relu, hidden)
-        out = kept[f"{name}.out"] = carry.apply(linear.linear, active, params[f"{name}.w_2"], params[f"{name}.b_2"])
-        return out
+    wired = Wiring(carry, params, config)
 
     def add_and_norm(layer, number, x, change):
-        total = kept[f"{layer}.residual_{number}"] = carry.apply(linear.add, x, change)
-        name = f"{layer}.norm_{number}"
-        mu = kept[f"{name}.mean"] = carry.apply(norm.mean, total)
-        var = kept[f"{name}.var"] = carry.apply(norm.variance, total, mu)
-        hat = kept[f"{name}.normalised"] = carry.apply(norm.normalise, total, mu, var, eps=setting(config.eps))
-        out = kept[f"{name}.out"] = carry.apply(norm.gain_and_shift, hat, params[f"{name}.gamma"], params[f"{name}.beta"])
-        return out
+        return wired.norm(f"{layer}.norm_{number}", wired(f"{layer}.residual_{number}", linear.add, x, change))
 
-    x = embed("encoder", "source_embedding", source)
+    x = wired.embed("encoder.", "source_embedding", source)
     of_source = tuple(j < source_length for j in range(len(source)))
     for i in range(config.n_layers):
         layer = f"encoder.{i}"
-        x = add_and_norm(layer, 1, x, attend(f"{layer}.self_attention", x, x, (of_source,) * len(source)))
-        x = add_and_norm(layer, 2, x, feed(f"{layer}.feed_forward", x))
-    memory = kept["encoder.memory"] = x
+        x = add_and_norm(layer, 1, x, wired.attend(f"{layer}.self_attention", x, x, (of_source,) * len(source)))
+        x = add_and_norm(layer, 2, x, wired.feed(f"{layer}.feed_forward", x))
+    memory = wired.kept["encoder.memory"] = x
 
-    y = embed("decoder", "target_embedding", decoder_input)
+    y = wired.embed("decoder.", "target_embedding", decoder_input)
     past = tuple(tuple(j <= t and j < target_length for j in range(len(decoder_input))) for t in range(len(decoder_input)))
     for i in range(config.n_layers):
         layer = f"decoder.{i}"
-        y = add_and_norm(layer, 1, y, attend(f"{layer}.self_attention", y, y, past))
-        y = add_and_norm(layer, 2, y, attend(f"{layer}.cross_attention", y, memory, (of_source,) * len(decoder_input)))
-        y = add_and_norm(layer, 3, y, feed(f"{layer}.feed_forward", y))
-    kept["decoder.out"] = y
-    w = carry.apply(linear.transpose, params["target_embedding"]) if config.tied else params["output.w"]
-    kept["logits"] = carry.apply(linear.linear, y, w, params["output.b"])
-    return kept
-
-
-def _block(carry, x, number, width):
-    return carry.apply(attention.columns, x, start=number * width, stop=(number + 1) * width)
+        y = add_and_norm(layer, 1, y, wired.attend(f"{layer}.self_attention", y, y, past))
+        y = add_and_norm(layer, 2, y, wired.attend(f"{layer}.cross_attention", y, memory, (of_source,) * len(decoder_input)))
+        y = add_and_norm(layer, 3, y, wired.feed(f"{layer}.feed_forward", y))
+    wired.kept["decoder.out"] = y
+    wired.logits(y, "target_embedding")
+    return wired.kept
 
 
 def _check(config):
@@ -159,7 +118,8 @@ def _check(config):
             raise ValueError(f"{name} was {value!r}; the exact encoder-decoder takes {' or '.join(map(repr, values))}")
 
 
-def _lengths(name, lengths, rows):
+def lengths_of(name, lengths, rows):
+    """The sequences' lengths, their full ones unless given, after a check."""
     if lengths is None:
         return [len(row) for row in rows]
     for length, row in zip(lengths, rows, strict=True):
@@ -168,7 +128,8 @@ def _lengths(name, lengths, rows):
     return lengths
 
 
-def _mapped(function, value):
+def mapped(function, value):
+    """function of every matrix inside dicts and tuples."""
     if isinstance(value, dict):
-        return {name: _mapped(function, part) for name, part in value.items()}
-    return tuple(_mapped(function, part) for part in value) if type(value) is tuple else function(value)
+        return {name: mapped(function, part) for name, part in value.items()}
+    return tuple(mapped(function, part) for part in value) if type(value) is tuple else function(value)
