@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from byhand import check, toy
-from byhand.numpy import loss, transformer
+from byhand.numpy import decoder, loss, transformer
+from byhand.parameters import decoder_shapes
 
 CASES = [toy.document, toy.exact, toy.lively, toy.generic]
 
@@ -165,3 +166,57 @@ def test_the_report_can_be_read():
     assert "holds within 1e-9" in repr(report) and "holds exactly" in repr(report)
     with pytest.raises(KeyError, match="the rows are"):
         report["attention"]
+
+
+# ---- the decoder stack --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none"])
+@pytest.mark.parametrize(("norm", "norm_kind"), [("pre", "rms"), ("pre", "layer"), ("post", "layer"), ("post", "rms")])
+@pytest.mark.parametrize(("activation", "tied"), [("swiglu", True), ("relu", False)])
+def test_they_hold_in_every_decoder_stack(positions, norm, norm_kind, activation, tied):
+    base = toy.decoder()
+    config = dataclasses.replace(base.config, positions=positions, norm=norm, norm_kind=norm_kind, activation=activation, tied=tied)
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(1.0 if name.endswith("gamma") else 0.1, 0.4, shape) for name, shape in decoder_shapes(config).items()}
+    report = _report(dataclasses.replace(base, config=config, params=params)).require()
+    assert all(row.holds for row in report.rows)
+    assert len(report.rows) == (13 if norm_kind == "layer" else 11) + (positions == "rope")
+
+
+@pytest.mark.parametrize(
+    ("stage", "place", "row"),
+    [
+        ("block.1.attention.weights", (0, 3, 2, 1), "attention rows sum to 1"),
+        ("block.1.attention.weights", (0, 3, 2, 4), "masked weights are exactly 0"),
+        ("block.0.attention.weights", (1, 0, 6, 5), "masked weights are exactly 0"),
+        ("block.0.norm_2.out", (0, 1, 2), "RMS norm: y/γ has mean square m/(m + ε)"),
+        ("norm.out", (0, 1, 2), "RMS norm: y/γ has mean square m/(m + ε)"),
+        ("block.0.attention.k", (0, 1, 2, 3), "rope leaves every length"),
+    ],
+)
+def test_a_broken_decoder_forward_is_named(stage, place, row):
+    def forward(*arguments):
+        out = decoder.forward(*arguments)
+        activations = dict(out.activations, **{stage: out.activations[stage].copy()})
+        activations[stage][place] += 1e-3
+        return out._replace(activations=activations)
+
+    report = _report(toy.decoder(), forward=forward)
+    assert not report[row].holds and report[row].where.startswith(stage)
+
+
+@pytest.mark.parametrize(
+    ("stage", "row"),
+    [
+        ("block.0.input.via_norm", "RMS norm, backward: dx along x̂ is ε's share"),
+        ("block.1.residual_1.via_residual", "where paths meet, gradients add"),
+        ("block.1.attention.scores", "score gradients sum to 0 in each row"),
+    ],
+)
+def test_a_broken_decoder_backward_is_named(stage, row):
+    def gradients(dlogits, cache):
+        found = decoder.gradients(dlogits, cache)
+        return found._replace(stages=dict(found.stages, **{stage: 1.1 * found.stages[stage] + 0.01}))
+
+    assert row in _failed(toy.decoder(), gradients=gradients)

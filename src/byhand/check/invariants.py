@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Bool
 
 from byhand.config import Config
-from byhand.numpy import loss, transformer
+from byhand.numpy import decoder, loss, transformer
 
 from .measure import as_floats
 from .report import Report, Row, off_by, place_text, within
-from .shapes import activation_shapes
+from .shapes import NormPlace, activation_shapes, decoder_activation_shapes, norm_places
 
 Array = np.ndarray
 
@@ -30,19 +30,19 @@ def invariants(
     shapes          every activation and gradient has the shape that the configuration gives it; nothing was broadcast
     attention       each row of weights sums to 1 (0 where every key is masked); what is masked is exactly 0, forward and backward
     layer norm      each row of (y − β)/γ has mean 0 and variance σ²/(σ² + ε); going back, dx has mean 0, and along x̂ only the
-                    share ε/(σ² + ε) of what arrived
+                    share ε/(σ² + ε) of what arrived. RMS norm: the same with the mean square for σ², and no mean
+    rope            turning a query or a key leaves its length
     loss            each row of ∂L/∂z sums to 0
     paths           where one array was used several times, its gradient is the sum of the paths' (stages `….via_…`)
 
-    The masks are worked out here, from the case's lengths. forward, gradients and cross_entropy may be a reader's own, with the signatures
-    and the names of byhand.numpy's, which stand in where none is given; gradients may give the parameters' gradients alone, and then what
-    needs the stages stays open.
+    A case without a source is a decoder stack's. The masks are worked out here, from the case's lengths. forward, gradients and
+    cross_entropy may be a reader's own, with the signatures and the names of byhand.numpy's, which stand in where none is given; gradients
+    may give the parameters' gradients alone, and then what needs the stages stays open.
     bound: 1e-9 unless given, 1e-4 for float32. The report is true where nothing fails, and names what does.
     """
     bound = bound or (1e-9 if all(value.dtype == np.float64 for value in params.values()) else 1e-4)
     step = _step(params, config, case, forward, gradients, cross_entropy)
     attentions = [name.removesuffix(".weights") for name in step.shapes if name.endswith(".weights")]
-    norms = [name.removesuffix(".normalised") for name in step.shapes if name.endswith(".normalised")]
     masks = {name: attention_mask(name, case) for name in attentions}
     rows = [
         _shapes("activations have their shapes", step.shapes, step.activations),
@@ -52,13 +52,13 @@ def invariants(
         _each("masked weights are exactly 0", 0, [(f"{n}.weights", _masked(step.activations, f"{n}.weights", masks[n])) for n in attentions]),
         _each("masked score gradients are exactly 0", 0, [(f"{n}.scores", _masked(step.stages, f"{n}.scores", masks[n])) for n in attentions]),
         _each("score gradients sum to 0 in each row", bound, [(f"{n}.scores", _sums(step, step.stages.get(f"{n}.scores"))) for n in attentions]),
-        _each("layer norm: (y − β)/γ has mean 0", bound, [(f"{n}.out", _norm_mean(step, n)) for n in norms]),
-        _each("layer norm: (y − β)/γ has variance σ²/(σ² + ε)", bound, [(f"{n}.out", _norm_variance(step, n)) for n in norms]),
-        _each("layer norm, backward: dx has mean 0", bound, [(norm_input(n), _sums(step, step.stages.get(norm_input(n)))) for n in norms]),
-        _each("layer norm, backward: dx along x̂ is ε's share", bound, [(norm_input(n), _along_normalised(step, n)) for n in norms]),
+        *_norm_rows(step, norm_places(config, case.source is None), bound),
         _each("∂L/∂z sums to 0 in each row", bound, [("logits", _sums(step, step.dlogits))]),
         _each("where paths meet, gradients add", bound, [(place, _paths(step, place, paths)) for place, paths in _meeting(step.stages).items()]),
     ]
+    if config.positions == "rope":
+        turned = [(f"{n}.{x}", _lengths_kept(step, f"{n}.{x}")) for n in attentions for x in "qk"]
+        rows.append(_each("rope leaves every length", bound, turned))
     failed = [row.name for row in rows if row.holds is False]
     title = f"Invariants: {len(failed)} of {len(rows)} fail" if failed else f"Invariants: {sum(row.holds is True for row in rows)} hold"
     return Report(title + ("" if failed or all(row.holds for row in rows) else f", {sum(row.holds is None for row in rows)} left open"), tuple(rows))
@@ -75,11 +75,6 @@ def attention_mask(name: str, case: Any) -> Bool[Array, "batch 1 t_q t_k"]:
     return allowed if over_source else allowed & (np.arange(t_k) <= np.arange(queries.shape[1])[:, None])
 
 
-def norm_input(name: str) -> str:
-    """encoder.0.norm_2 normalises encoder.0.residual_2."""
-    return name.replace("norm_", "residual_")
-
-
 class _Step(NamedTuple):
     params: dict
     config: Config
@@ -93,16 +88,21 @@ class _Step(NamedTuple):
 
 def _step(params, config, case, forward, gradients, cross_entropy):
     # looked up now, not when this module was read: byhand.check.mistakes exchanges functions of these modules
-    forward, gradients = forward or transformer.forward, gradients or transformer.gradients
-    cross_entropy = cross_entropy or loss.cross_entropy
-    out = forward(params, config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
+    model = decoder if case.source is None else transformer
+    forward, gradients, cross_entropy = forward or model.forward, gradients or model.gradients, cross_entropy or loss.cross_entropy
+    batch, time = case.decoder_input.shape
+    if model is decoder:
+        shapes = decoder_activation_shapes(config, batch, time)
+        out = forward(params, config, case.decoder_input, None, case.target_lengths)
+    else:
+        shapes = activation_shapes(config, batch, case.source.shape[1], time)
+        out = forward(params, config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
     _, dlogits = cross_entropy(
         out.logits, case.targets, smoothing=case.smoothing, lengths=case.target_lengths, reduction=case.reduction
     )
     found = gradients(dlogits, out.cache)
     grads, stages = (found, None) if isinstance(found, dict) else (found.params, found.stages)
     stages = {name: as_floats(value, name) for name, value in (stages or {}).items()}
-    shapes = activation_shapes(config, len(case.source), case.source.shape[1], case.decoder_input.shape[1])
     arrays = {name: as_floats(value, name) for name, value in out.activations.items()}
     largest = max((np.abs(value).max() for value in stages.values()), default=0.0)
     return _Step(params, config, shapes, arrays, as_floats(dlogits), grads, stages, largest)
@@ -133,38 +133,67 @@ def _sums(step, value):
     return None if value is None else value.sum(axis=-1) / _size(value, step)
 
 
-def _norm_parts(step, name):
-    gamma, beta = step.params[f"{name}.gamma"], step.params[f"{name}.beta"]
-    x, y = step.activations.get(norm_input(name)), step.activations.get(f"{name}.out")
-    return None if x is None or y is None or not gamma.all() else ((y - beta) / gamma, x)
+class _NormParts(NamedTuple):
+    """A norm's row before gain and bias, as y says and as x says, with the spread that x was divided by."""
+
+    by_output: Array
+    by_input: Array
+    spread: Array  # σ², or RMS norm's mean square
+    inverse: Array
 
 
-def _norm_mean(step, name):
-    parts = _norm_parts(step, name)
-    return None if parts is None else parts[0].mean(axis=-1)
+def _norm_rows(step, places, bound):
+    layer = step.config.norm_kind == "layer"
+    name, inside, spread = ("layer norm", "(y − β)/γ", "variance σ²/(σ² + ε)") if layer else ("RMS norm", "y/γ", "mean square m/(m + ε)")
+    checks = [(f"{name}: {inside} has {spread}", "out", _norm_spread), (f"{name}, backward: dx along x̂ is ε's share", "dx", _along_normalised)]
+    if layer:
+        checks.insert(0, (f"{name}: {inside} has mean 0", "out", _norm_mean))
+        checks.insert(2, (f"{name}, backward: dx has mean 0", "dx", lambda step, place: _sums(step, step.stages.get(place.dx))))
+    return [
+        _each(title, bound, [(place.dx if where == "dx" else f"{place.name}.out", deviation(step, place)) for place in places])
+        for title, where, deviation in checks
+    ]
 
 
-def _norm_variance(step, name):
-    parts = _norm_parts(step, name)
+def _norm_parts(step, place: NormPlace):
+    gamma, beta = step.params[f"{place.name}.gamma"], step.params.get(f"{place.name}.beta", 0.0)
+    x, y = step.activations.get(place.x), step.activations.get(f"{place.name}.out")
+    if x is None or y is None or not gamma.all():
+        return None
+    centred = x - x.mean(axis=-1, keepdims=True) if step.config.norm_kind == "layer" else x
+    spread = (centred**2).mean(axis=-1, keepdims=True)
+    inverse = 1 / np.sqrt(spread + step.config.eps)
+    return _NormParts((y - beta) / gamma, centred * inverse, spread, inverse)
+
+
+def _norm_mean(step, place):
+    parts = _norm_parts(step, place)
+    return None if parts is None else parts.by_output.mean(axis=-1)
+
+
+def _norm_spread(step, place):
+    parts = _norm_parts(step, place)
     if parts is None:
         return None
-    variance = parts[1].var(axis=-1)
-    return parts[0].var(axis=-1) - variance / (variance + step.config.eps)
+    rows = parts.by_output
+    found = rows.var(axis=-1) if step.config.norm_kind == "layer" else (rows**2).mean(axis=-1)
+    return found - (parts.spread / (parts.spread + step.config.eps))[..., 0]
 
 
-def _along_normalised(step, name):
+def _along_normalised(step, place):
     """Σ dx x̂ = ε/(σ² + ε) · Σ γ dy x̂ / √(σ² + ε)"""
-    parts = _norm_parts(step, name)
-    dx, dy = (step.stages.get(stage) for stage in (norm_input(name), f"{name}.out"))
+    parts, dx, dy = _norm_parts(step, place), step.stages.get(place.dx), step.stages.get(f"{place.name}.out")
     if parts is None or dx is None or dy is None:
         return None
-    x, eps = parts[1], step.config.eps
-    variance = x.var(axis=-1, keepdims=True)
-    inverse_std = 1 / np.sqrt(variance + eps)
-    normalised = (x - x.mean(axis=-1, keepdims=True)) * inverse_std
-    arrived = step.params[f"{name}.gamma"] * dy * inverse_std
-    left = (dx * normalised).sum(axis=-1) - (eps / (variance + eps) * arrived * normalised).sum(axis=-1)
-    return left / _size(arrived, step)
+    arrived = step.params[f"{place.name}.gamma"] * dy * parts.inverse
+    share = step.config.eps / (parts.spread + step.config.eps)
+    return ((dx - share * arrived) * parts.by_input).sum(axis=-1) / _size(arrived, step)
+
+
+def _lengths_kept(step, name):
+    """Each row's squared length after rope, less the one before."""
+    before, after = step.activations.get(f"{name}_unrotated"), step.activations.get(name)
+    return None if before is None or after is None else (after**2).sum(axis=-1) - (before**2).sum(axis=-1)
 
 
 def _meeting(stages):
@@ -178,7 +207,8 @@ def _meeting(stages):
 
 
 def _paths(step, place, paths):
-    total = step.stages.get(place)
+    total = step.stages.get(place)  # a parameter's paths, as with tied weights, meet in its gradient
+    total = as_floats(step.grads[place]) if total is None and place in step.grads else total
     return None if total is None else (total - sum(step.stages[path] for path in paths)) / _size(total, step)[..., None]
 
 

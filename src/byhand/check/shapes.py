@@ -1,4 +1,6 @@
-"""Every activation's name and shape."""
+"""Every activation's name and shape, and which array each norm takes."""
+
+from typing import NamedTuple
 
 from byhand.config import Config
 
@@ -15,36 +17,76 @@ def activation_shapes(config: Config, batch: int, t_source: int, t_target: int) 
     return shapes | {"decoder.out": target, "logits": (batch, t_target, config.target_vocab)}
 
 
+def decoder_activation_shapes(config: Config, batch: int, time: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the decoder stack's activations."""
+    rows, inner = (batch, time, config.d_model), (batch, time, config.d_ff)
+    gate = {"gate": inner} if config.activation == "swiglu" else {}
+    shapes = _input("", rows, config)
+    for i in range(config.n_layers):
+        block = f"block.{i}"
+        shapes |= _prefixed(f"{block}.attention", _attention(rows, time, config)) | {f"{block}.residual_1": rows, f"{block}.residual_2": rows}
+        shapes |= _prefixed(f"{block}.norm_1", _norm(rows, config)) | _prefixed(f"{block}.norm_2", _norm(rows, config))
+        shapes |= _prefixed(f"{block}.feed_forward", {"hidden": inner, **gate, "active": inner, "out": rows})
+    if config.norm == "pre":
+        shapes |= _prefixed("norm", _norm(rows, config))
+    return shapes | {"out": rows, "logits": (batch, time, config.target_vocab)}
+
+
+class NormPlace(NamedTuple):
+    """A norm's name, the activation that it takes, and the gradient that it sends there."""
+
+    name: str
+    x: str
+    dx: str
+
+
+def norm_places(config: Config, is_decoder: bool) -> list[NormPlace]:
+    """Post-norm: norm_k takes residual_k. Pre-norm: it takes what the block's last sum left, and is one of two paths back to it."""
+    if not is_decoder:
+        sides = [(f"{side}.{i}", count) for side, count in (("encoder", 2), ("decoder", 3)) for i in range(config.n_layers)]
+        return [NormPlace(f"{layer}.norm_{k}", *[f"{layer}.residual_{k}"] * 2) for layer, count in sides for k in range(1, count + 1)]
+    blocks = [f"block.{i}" for i in range(config.n_layers)]
+    if config.norm == "post":
+        return [NormPlace(f"{block}.norm_{k}", *[f"{block}.residual_{k}"] * 2) for block in blocks for k in (1, 2)]
+    places, x = [], "input"
+    for block in blocks:
+        places.append(NormPlace(f"{block}.norm_1", x, f"{block}.input.via_norm"))
+        places.append(NormPlace(f"{block}.norm_2", f"{block}.residual_1", f"{block}.residual_1.via_norm"))
+        x = f"{block}.residual_2"
+    return [*places, NormPlace("norm", x, x)]
+
+
 def _input(side, rows, config):
-    shapes = {f"{side}.embedded": rows, f"{side}.input": rows}
-    if config.positions == "sinusoidal":
-        shapes[f"{side}.positions"] = rows[1:]
-    return shapes
+    names = ["embedded", "input"] + ["positions"] * (config.positions == "sinusoidal")
+    shapes = {name: rows[1:] if name == "positions" else rows for name in names}
+    return _prefixed(side, shapes) if side else shapes
 
 
 def _sublayers(layer, attentions, rows, config):
     shapes = {}
     for number, (attention, t_k) in enumerate(attentions.items(), start=1):
         shapes |= _prefixed(f"{layer}.{attention}", _attention(rows, t_k, config))
-        shapes |= {f"{layer}.residual_{number}": rows} | _prefixed(f"{layer}.norm_{number}", _norm(rows))
+        shapes |= {f"{layer}.residual_{number}": rows} | _prefixed(f"{layer}.norm_{number}", _norm(rows, config))
     number = len(attentions) + 1
     inner = rows[:2] + (config.d_ff,)
     shapes |= _prefixed(f"{layer}.feed_forward", {"hidden": inner, "active": inner, "out": rows})
-    return shapes | {f"{layer}.residual_{number}": rows} | _prefixed(f"{layer}.norm_{number}", _norm(rows))
+    return shapes | {f"{layer}.residual_{number}": rows} | _prefixed(f"{layer}.norm_{number}", _norm(rows, config))
 
 
 def _attention(rows, t_k, config):
     batch, t_q, _ = rows
-    heads, d_k, d_v = config.n_heads, config.d_k, config.d_v
-    return {
-        "q": (batch, heads, t_q, d_k), "k": (batch, heads, t_k, d_k), "v": (batch, heads, t_k, d_v),
+    heads, kv_heads, d_k, d_v = config.n_heads, config.n_kv_heads, config.d_k, config.d_v
+    unrotated = {"q_unrotated": (batch, heads, t_q, d_k), "k_unrotated": (batch, kv_heads, t_k, d_k)} if config.positions == "rope" else {}
+    return unrotated | {
+        "q": (batch, heads, t_q, d_k), "k": (batch, kv_heads, t_k, d_k), "v": (batch, kv_heads, t_k, d_v),
         "scores": (batch, heads, t_q, t_k), "weights": (batch, heads, t_q, t_k), "mixed": (batch, heads, t_q, d_v),
         "concat": (batch, t_q, heads * d_v), "out": rows,
     }  # fmt: skip
 
 
-def _norm(rows):
-    return {"mean": rows[:2] + (1,), "var": rows[:2] + (1,), "normalised": rows, "out": rows}
+def _norm(rows, config):
+    moments = ("mean_square",) if config.norm_kind == "rms" else ("mean", "var")
+    return {name: rows[:2] + (1,) for name in moments} | {"normalised": rows, "out": rows}
 
 
 def _prefixed(prefix, shapes):
