@@ -20,7 +20,7 @@ def test_a_rule_is_run_on_every_case_and_uses_what_the_walk_found():
     for name, case in (("document", toy.document()), ("lively", toy.lively())):
         np.testing.assert_allclose(shown.value[name], step.run(case).gradients.stages["decoder.out"], rtol=0, atol=1e-15)
     assert shown.text.startswith("document (2, 4)\n[") and "\nlively (2, 4)\n[" in shown.text
-    assert r"\underset{\text{document},\; 2 \times 4}" in shown.latex
+    assert r"\underset{2 \times 4}{\text{document}} &\;\; \left[" in shown.latex
 
 
 def test_parameters_are_gradients_too_and_the_layer_need_not_be_named():
@@ -28,7 +28,7 @@ def test_parameters_are_gradients_too_and_the_layer_need_not_be_named():
     start(steps)
     steps("norm_3.out", lambda c: c.g["decoder.out"])
     shown = steps("norm_3.beta", lambda c: c.g["norm_3.out"].sum((0, 1)), symbol="dbeta")
-    assert shown.latex.startswith(r"d\beta: ")
+    assert r"d\beta: \quad" in shown.latex
     assert "decoder.0.norm_3.beta" not in steps.left("decoder.0.norm_3") and "decoder.0.norm_3.gamma" in steps.left("decoder.0.norm_3")
 
 
@@ -100,3 +100,15 @@ def test_empty_arguments_are_refused():
         worked.Walk("decoder.0")
     with pytest.raises(ValueError, match="paths was empty"):
         walk().fork("norm_2.out")
+
+
+def test_inside_a_room_its_name_may_be_left_out_and_the_walk_goes_on():
+    steps = walk()
+    steps.take("residual_2")
+    cross = steps.inside("cross_attention")
+    cross("out", lambda c: c.g["residual_2"])
+    cross("concat", lambda c: c.g["out"] @ c.p["w_o"].T)
+    cross("w_o", lambda c: c.a["concat"][0].T @ c.g["out"][0])
+    assert "decoder.0.cross_attention.w_o" not in steps.left("decoder.0.cross_attention")
+    assert set(steps.saved()) == {"decoder.0.cross_attention.concat"}
+    assert "decoder.0.cross_attention.out" in steps.cases["lively"].g

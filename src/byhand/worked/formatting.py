@@ -249,7 +249,7 @@ def rounded_like(figure: str, value) -> Decimal:
 _GREEK = (
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega"
 ).split()
-_TEXT_SYMBOLS = {r"\cdot": "·", r"\hat": "", r"\partial": "∂", r"\top": "T", r"\,": " "} | {f"\\{g}": g for g in _GREEK}
+_TEXT_SYMBOLS = {r"\cdot": "·", r"\hat": "", r"\partial": "∂", r"\top": "T", r"\,": " ", r"\mathrm": ""} | {f"\\{g}": g for g in _GREEK}
 _SPECIAL = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "%": r"\%", "#": r"\#", "&": r"\&", "_": r"\_", "^": r"\hat{\ }", "~": r"\sim "}
 
 

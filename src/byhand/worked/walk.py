@@ -7,27 +7,22 @@ import numpy as np
 
 from byhand.worked import formatting as f
 from byhand.worked.display import Written, aligned, array
-from byhand.worked.matrices import matrix, matrix_latex, shape_latex, shape_text
+from byhand.worked.matrices import matrix_latex, matrix_text, shape_latex, shape_text
 from byhand.worked.sums import sum_of_terms
 from byhand.worked.verdicts import difference
 
 BOUND = 1e-12
-WIDEST = 9  # columns of numbers that stand beside one another
 
 
 class Named(Mapping):
-    """Arrays under their dotted names; within a layer the layer's own name may be left out. Remembers what was asked for."""
+    """Arrays under their dotted names; what the names share with the place where the walk is may be left out. Remembers what was asked for."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], layer: str, what: str):
-        self.arrays, self.layer, self.what, self.used = arrays, layer, what, set()
-
-    def full(self, name: str) -> str:
-        short = f"{self.layer}.{name}"
-        return short if short in self.arrays else name
+    def __init__(self, arrays: Mapping[str, np.ndarray], place: str, what: str, used: set[str]):
+        self.arrays, self.place, self.what, self.used = arrays, place, what, used
 
     def __getitem__(self, name: str) -> np.ndarray:
-        full = self.full(name)
-        if full not in self.arrays:
+        full = _full(name, self.place, self.arrays)
+        if full is None:
             raise ValueError(f"{name!r} is not {self.what}; there are {', '.join(self.arrays) or 'none yet'}")
         self.used.add(full)
         return self.arrays[full]
@@ -48,34 +43,45 @@ class OnFoot:
     g               the gradients that this walk has found so far, and no others
     """
 
-    def __init__(self, case: Any, layer: str):
+    def __init__(self, case: Any, place: str):
         from byhand.numpy import step
 
         result = step.run(case)
         self.case, self.config = case, case.config
         self.right = result.gradients.stages | result.gradients.params
-        self.params = set(case.params)
-        self.a = Named(result.output.activations, layer, "an activation")
-        self.p = Named(case.params, layer, "a parameter")
-        self.g = Named({}, layer, "a gradient that this walk has found")
+        self._known = {"a": (result.output.activations, "an activation", set()), "p": (case.params, "a parameter", set())}
+        self._known["g"] = ({}, "a gradient that this walk has found", set())
+        self._stand_at(place)
+
+    def at(self, place: str) -> "OnFoot":
+        """The same example, with what it has found, seen from another place."""
+        other = object.__new__(OnFoot)
+        other.__dict__.update(self.__dict__)
+        other._stand_at(place)
+        return other
+
+    def _stand_at(self, place):
+        self.place = place
+        self.a, self.p, self.g = (Named(arrays, place, what, used) for arrays, what, used in self._known.values())
 
 
 class Walk:
-    """Every gradient of a layer, found by rules that stand on the page.
+    """Every gradient of a model, found by rules that stand on the page.
 
-    cases: worked examples by name. layer: the dotted name that may be left out, such as decoder.0.
+    cases: worked examples by name. place: the dotted name that may be left out, such as decoder.0. There `w_1` finds decoder.0.w_1, or
+    decoder.w_1, or w_1.
     """
 
-    def __init__(self, layer: str = "", **cases: Any):
+    def __init__(self, place: str = "", **cases: Any):
         if not cases:
             raise ValueError("cases was empty; it must name at least one worked example")
-        self.layer = layer
-        self.cases = {name: OnFoot(case, layer) for name, case in cases.items()}
+        self.place = place
+        self.cases = {name: OnFoot(case, place) for name, case in cases.items()}
 
     def __call__(self, name: str, rule: Callable[[OnFoot], Any], symbol: str | None = None, digits: int = 4) -> Written:
         """The gradient of a stage or a parameter by `rule`, on every case; AssertionError where it is not the package's within 1e-12."""
         values = {case: self._found(name, case, rule(on_foot)) for case, on_foot in self.cases.items()}
-        return _side_by_side(values, symbol, digits)
+        return _one_above_another(values, symbol, digits)
 
     def fork(self, name: str, symbol: str = "dX", digits: int = 4, **paths: Callable[[OnFoot], Any]) -> Written:
         """A stage that was used several times: the gradient along each path, and their sum. `paths` are the names after `….via_`.
@@ -94,13 +100,21 @@ class Walk:
         lines = [[line] for case, part in parts.items() for line in (f.label_latex(case), rf"\quad {part.latex}")]
         return Written(text, array(lines, "l"), value=value)
 
+    def inside(self, room: str) -> "Walk":
+        """The same walk from inside a room, whose name may then be left out too."""
+        other = object.__new__(Walk)
+        other.place = f"{self.place}.{room}" if self.place else room
+        other.cases = {name: on_foot.at(other.place) for name, on_foot in self.cases.items()}
+        return other
+
     def take(self, *names: str) -> None:
         """Gradients that an earlier page found: from here on the rules may use them."""
         for on_foot in self.cases.values():
             for name in names:
-                if name not in on_foot.right:
+                full = _full(name, self.place, on_foot.right)
+                if full is None:
                     raise ValueError(f"names held {name!r}; each must be a stage or a parameter: {', '.join(on_foot.right)}")
-                on_foot.g.arrays[name] = on_foot.right[name]
+                on_foot.g.arrays[full] = on_foot.right[full]
 
     def left(self, *prefixes: str) -> list[str]:
         """The stages and parameters whose names begin so and that the walk has not come to yet."""
@@ -114,38 +128,39 @@ class Walk:
 
     def _found(self, name, case, value):
         on_foot = self.cases[case]
-        full = f"{self.layer}.{name}" if f"{self.layer}.{name}" in on_foot.right else name
-        if full not in on_foot.right:
+        full = _full(name, self.place, on_foot.right)
+        if full is None:
             raise ValueError(f"name was {name!r}; it must be a stage or a parameter: {', '.join(on_foot.right)}")
-        value = np.asarray(value, dtype=float)
-        if value.shape != on_foot.right[full].shape:
-            raise AssertionError(f"{full} on {case}: this rule gives the shape {value.shape}; it must be {on_foot.right[full].shape}")
-        worst = difference(value, on_foot.right[full], full)
+        value, right = np.asarray(value, dtype=float), on_foot.right[full]
+        if value.shape != right.shape:
+            raise AssertionError(f"{full} on {case}: this rule gives the shape {value.shape}; it must be {right.shape}")
+        worst = difference(value, right, full)
         if not worst.error <= BOUND:
             raise AssertionError(f"{full} on {case}: this rule gives {worst.values[0]:.9g} at {worst.place}; it must be {worst.values[1]:.9g}")
         on_foot.g.arrays[full] = value
         return value
 
 
-def _side_by_side(values, symbol, digits) -> Written:
-    """Each case's matrices (one for each head) under its name, beside one another where there is room."""
-    parts, text = [], []
-    for case, value in values.items():
+def _full(name, place, names):
+    """The longest name that `name` may stand for, seen from a place; None where there is none."""
+    while place:
+        if f"{place}.{name}" in names:
+            return f"{place}.{name}"
+        place = place.rpartition(".")[0]
+    return name if name in names else None
+
+
+def _one_above_another(values, symbol, digits) -> Written:
+    """Each case's matrix, or one for each head beside one another."""
+    lines, text = [], [f.name_text(symbol)] if symbol else []
+    for k, (case, value) in enumerate(values.items()):
         value = _matrix(value)
-        label = rf"\text{{{case}}},\; {shape_latex(value.shape)}"
-        scale = f.scale_of(value)
         panels = [value] if value.ndim < 3 else list(value)
-        written = r"\;\; ".join(matrix_latex(panel, None, None, digits, scale, None) for panel in panels)
-        parts.append((rf"\underset{{{label}}}{{{written}}}", sum(panel.shape[-1] for panel in panels)))
-        shown = [matrix(panel, digits=digits, limit=None).text for panel in panels]
-        text.append("\n".join([f"{case} {shape_text(value.shape)}", *shown]))
-    name = f"{f.name_latex(symbol)}: \\quad " if symbol else ""
-    if sum(width for _, width in parts) <= WIDEST:
-        latex = name + r" \qquad ".join(part for part, _ in parts)
-    else:
-        latex = aligned([(name if k == 0 else "") + "& " + part for k, (part, _) in enumerate(parts)])
-    heading = [f.name_text(symbol)] if symbol else []
-    return Written("\n".join(heading + text), latex, value=values)
+        written = r"\;\; ".join(matrix_latex(panel, None, None, digits, f.scale_of(value), None) for panel in panels)
+        label = rf"\underset{{{shape_latex(value.shape)}}}{{{f.label_latex(case)}}}"
+        lines.append(rf"{f.name_latex(symbol) + ':' if symbol and k == 0 else ''} \quad {label} &\;\; {written}")
+        text += [f"{case} {shape_text(value.shape)}", *(matrix_text(panel, None, None, digits, f.scale_of(value), None) for panel in panels)]
+    return Written("\n".join(text), aligned(lines), value=values)
 
 
 def _matrix(value):
