@@ -20,7 +20,7 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
 
     case: config, params (exact numbers or floats), source, decoder_input, targets, lengths, reduction and smoothing, as byhand.toy
     makes them; without a source it is a decoder stack's. A derivative smaller than 10^−digits is returned as 0. A closed form takes
-    a second at the output, minutes deep in the network. Raises ValueError for an unknown parameter, IndexError for an index outside it.
+    seconds in the decoder, very long in the encoder. Raises ValueError for an unknown parameter, IndexError for an index outside it.
     """
     params = _model(case).checked_parameters(case.params, case.config)
     if parameter not in params:
