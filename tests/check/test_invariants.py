@@ -220,3 +220,37 @@ def test_a_broken_decoder_backward_is_named(stage, row):
         return found._replace(stages=dict(found.stages, **{stage: 1.1 * found.stages[stage] + 0.01}))
 
     assert row in _failed(toy.decoder(), gradients=gradients)
+
+
+# ---- PyTorch's modules --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [toy.document, toy.lively, toy.generic, toy.decoder])
+def test_they_hold_in_pytorch(make):
+    from byhand.torch import decoder as torch_decoder
+    from byhand.torch import transformer as torch_transformer
+
+    case = make()
+    kind = torch_decoder.Decoder if case.source is None else torch_transformer.Transformer
+    model = check.TorchModel(kind(case.config).load_params(case.params))
+    report = check.invariants(model.params, case.config, case, model.forward, model.gradients).require()
+    open_ = {row.name for row in report.rows if row.holds is None}
+    assert open_ == {"where paths meet, gradients add"}  # autograd adds them out of sight
+
+
+def test_a_mask_forgotten_in_pytorch_is_named():
+    from byhand.torch import transformer as torch_transformer
+
+    case = toy.generic()
+    model = check.TorchModel(torch_transformer.Transformer(case.config).load_params(case.params))
+
+    def forward(params, config, source, decoder_input, source_lengths, target_lengths):
+        return model.forward(params, config, source, decoder_input, None, target_lengths)
+
+    report = check.invariants(model.params, case.config, case, forward, model.gradients)
+    assert {row.name for row in report.failures} == {"masked weights are exactly 0", "masked score gradients are exactly 0"}
+
+
+def test_what_is_no_module():
+    with pytest.raises(ValueError, match="module was dict; it must be a torch.nn.Module"):
+        check.TorchModel({})

@@ -6,10 +6,12 @@ from .diagnosis import diagnose
 from .exercise import attempt
 from .invariants import invariants
 from .measure import agreement, difference
+from .module import TorchModel
 from .watch import watch
 from .witnesses import four_witnesses
 
 __all__ = [
+    "TorchModel",
     "agreement",
     "attempt",
     "central_difference",

@@ -8,7 +8,6 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -370,20 +369,13 @@ def _right_slopes(name):
 @cache
 def _torch_step(name) -> tuple[dict, dict, dict]:
     """Activations, their gradients and the parameters' gradients, by PyTorch."""
-    from byhand.torch import loss as torch_loss
-    from byhand.torch import transformer as torch_transformer
+    from byhand.torch import step as torch_step
 
     case = cases()[name]
-    module = torch_transformer.Transformer(case.config).load_params(case.params)
-    tensors: dict[str, Any] = {}
-    logits = module(case.source, case.decoder_input, case.source_lengths, case.target_lengths, activations=tensors)
-    for tensor in tensors.values():
-        if tensor.requires_grad:
-            tensor.retain_grad()
-    torch_loss.cross_entropy(logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction).backward()
-    right = step.run(case).gradients.stages  # for its names and their order alone
-    stages = {stage: tensors[stage].grad.numpy() for stage in right if stage in tensors and tensors[stage].grad is not None}
-    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}, stages, module.grads()
+    run = torch_step.run(case)
+    order = step.run(case).gradients.stages  # for the order of its names alone: which stage comes first on the way back
+    stages = {stage: run.gradients.stages[stage] for stage in order if stage in run.gradients.stages}
+    return run.activations, stages, run.gradients.params
 
 
 @cache

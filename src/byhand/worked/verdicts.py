@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from byhand.check import measure
 from byhand.worked import formatting as f
 from byhand.worked.display import Written, html_table, text_table
-
-FLOOR = 1e-3  # two gradients that are both nearly 0 are not asked for relative precision
 
 
 @dataclass(frozen=True)
@@ -29,13 +28,8 @@ def difference(a: Any, b: Any, name: str = "") -> Worst:
         raise ValueError(f"{name or 'a'} had shape {a.shape}, the other {b.shape}; they must be the same")
     if not a.size:
         raise ValueError(f"{name or 'a'} had shape {a.shape}; it must have at least one entry")
-    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities that are the same agree
-    with np.errstate(invalid="ignore"):
-        gap = np.where(same, 0.0, np.abs(a - b))
-    gap = np.where(np.isnan(gap), np.inf, gap)
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
-    finite = np.concatenate([x[np.isfinite(x)].ravel() for x in (np.abs(a), np.abs(b))])
-    return Worst(name, place, (float(a[place]), float(b[place])), float(gap[place]) / max(finite.max(initial=0.0), FLOOR))
+    worst = measure.difference(a, b, name or "a")
+    return Worst(name, worst.place, worst.values, worst.error)
 
 
 def agreement(a: Any, b: Any, bound: float = 1e-12, names: tuple[str, str] = ("NumPy", "PyTorch"), what: str | None = None) -> Written:
