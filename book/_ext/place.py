@@ -74,8 +74,10 @@ def lines_of(step):
 
 def track(step, direction, names):
     """A line through the stops, with an arrow in the middle of each piece."""
-    points = [(step.stops[name]["x"], step.stops[name]["y"]) for name in names]
-    if direction == "backward":
+    backward = direction == "backward"
+    stops = [step.stops[name] for name in names if not (backward and step.stops[name].get("forward_only"))]
+    points = [(stop["x"], stop["y"]) for stop in stops]
+    if backward:
         points.reverse()
     path = "M" + "L".join(f"{x} {y}" for x, y in with_middles(points))
     return f'<path class="track" d="{path}" marker-mid="url(#step-map-arrow)"/>'

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 
 import pytest
@@ -26,7 +27,7 @@ pages:
 """
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 CONFIG = {
-    "extensions": ["myst_nb", "repository", "accessible", "offline", "head", "pictures", "place", "reference"],
+    "extensions": ["myst_nb", "repository", "accessible", "offline", "first_uses", "head", "pictures", "place", "reference"],
     "root_doc": "book/page",
     "html_theme": "sphinx_book_theme",
     "html_title": "A book",
@@ -177,3 +178,14 @@ def test_reference_to_nothing_is_refused(build):
 def test_no_script_from_elsewhere_is_added(build):
     out, _ = build(extensions=[*CONFIG["extensions"], "sphinx_thebe"])
     assert "thebe" not in (out / "book/page.html").read_text().lower()
+
+
+def test_first_uses_lead_to_the_glossary(build):
+    glossary = "# Running\n\n```{glossary}\nattention\n  A mean.\n\nattention head\n  One of several.\n\nkey\n  A row.\n```\n"
+    text = "# Attention\n\nAn `attention` and *attention*, attention heads, self-attention, a key, attention and attention.\n\n"
+    glossary += "\n```{toctree}\nmore\n```\n"
+    out, warnings = build(files={"book/appendix/running.md": glossary, "book/appendix/more.md": text})
+    page = (out / "book/appendix/more.html").read_text()
+    assert not warnings
+    linked = re.findall(r'<a class="first-use[^"]*" href="running.html#(term-[\w-]+)">([^<]*)</a>', page)
+    assert linked == [("term-attention-head", "attention head"), ("term-attention", "attention")]
