@@ -2,12 +2,17 @@
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -39,12 +44,30 @@ def requirements(lines):
     return {canonicalize_name(r.name): str(r.specifier) for r in found if r.name != "byhand"}
 
 
-def test_environment_is_what_pyproject_asks_for(project, environment):
+def test_environment_is_what_pyproject_asks_for(project, environment, pins):
     lines = [line for line in environment["dependencies"] if not re.match(r"(python|pip)\b", line)]
-    conda = {PIP_NAME.get(name, name): allowed for name, allowed in requirements(lines).items()}
+    conda = {PIP_NAME.get(name, name): SpecifierSet(allowed) for name, allowed in requirements(lines).items()}
     extras = project["optional-dependencies"]
     wanted = requirements([*project["dependencies"], *(line for extra in IMAGE_EXTRAS for line in extras[extra])])
-    assert conda == wanted
+    assert conda == {name: up_to_next_major(allowed, pins[name]) for name, allowed in wanted.items()}
+
+
+def up_to_next_major(allowed, pin):
+    """An image is built years later: the range of pyproject.toml, below the major version after the one that is tested."""
+    (tested,) = (Version(part.version) for part in pin.specifier)
+    return SpecifierSet(allowed) & SpecifierSet(f"<{tested.major + 1}")
+
+
+def test_repo2docker_reads_the_environment(root, tmp_path):
+    """Binder's own tool, as far as it goes without Docker: it finds the files, accepts them, and runs postBuild last."""
+    for name in ("environment.yml", "postBuild", "pyproject.toml"):
+        shutil.copy(root / name, tmp_path)
+    command = [Path(sys.executable).with_name("jupyter-repo2docker"), "--no-build", "--debug", tmp_path]
+    run = subprocess.run(command, text=True, capture_output=True)
+    dockerfile = run.stdout + run.stderr
+    assert run.returncode == 0, dockerfile
+    assert "conda environment for python=3.11" in dockerfile
+    assert dockerfile.index('--file "environment.yml"') < dockerfile.index("RUN ./postBuild")
 
 
 def test_environment_is_lean(environment, project):
