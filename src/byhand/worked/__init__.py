@@ -11,6 +11,7 @@ from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book
 from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
 from byhand.worked.sheets import sheet
 from byhand.worked.source import show_source
+from byhand.worked.stack_rows import rms_norm_backward_row, rms_norm_row, rope_row
 from byhand.worked.steps import adam_steps, sinusoid_row
 from byhand.worked.sums import number, outer_product, product_entry, sum_of_terms
 from byhand.worked.verdicts import agreement, printed, printed_table, witnesses
@@ -45,6 +46,9 @@ __all__ = [
     "projections",
     "reversed_graph",
     "reversed_model",
+    "rms_norm_backward_row",
+    "rms_norm_row",
+    "rope_row",
     "sheet",
     "show_source",
     "sinusoid_row",

@@ -64,14 +64,14 @@ def layer_norm_row(x: Any, gamma: Any = None, beta: Any = None, eps: Any = 1e-5,
         def vector(values):
             return shown(values, digits, None, form, limit)
 
-        def average(values, power, own):
-            return _average(values, power, digits, own, form, limit)
+        def mean_of(values, power, own):
+            return average(values, power, digits, own, form, limit)
 
         inside = (number(variance) if not f.is_exact(variance) else shown(variance, digits, None, form)), shown(eps, digits, 0.0, form)
         return {
-            "mean": f"{average(x, '', scale)} = {number(mu, scale)}",
+            "mean": f"{mean_of(x, '', scale)} = {number(mu, scale)}",
             "deviations": vector(deviations),
-            "variance": f"{average(deviations, '^2' if form == 'latex' else '²', f.scale_of(deviations))} = {number(variance)}",
+            "variance": f"{mean_of(deviations, '^2' if form == 'latex' else '²', f.scale_of(deviations))} = {number(variance)}",
             "root": (rf"\sqrt{{{inside[0]} + {inside[1]}}}" if form == "latex" else f"√({inside[0]} + {inside[1]})") + f" = {number(root)}",
             "normalised": vector(normalised),
             "scaled": f"{vector(gamma)} " + (r"\odot \hat{x}" if form == "latex" else "· x̂") + f" + {vector(beta)}",
@@ -96,7 +96,7 @@ def layer_norm_row(x: Any, gamma: Any = None, beta: Any = None, eps: Any = 1e-5,
     )
 
 
-def _average(values, power, digits, scale, form, limit) -> str:
+def average(values, power, digits, scale, form, limit) -> str:
     """(1/n)(x₁ + x₂ + ...), each term to a power."""
     write, dots = (f.factor_latex, r"\cdots") if form == "latex" else (f.factor_text, "…")
     total = " + ".join(dots if k is GAP else write(values[k], digits, scale) + power for k in kept(len(values), limit))
