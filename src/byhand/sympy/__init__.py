@@ -5,7 +5,7 @@ differentiated to derive the gradient's rule, and in the whole network it is lin
 any number of digits. One sequence is one sp.Matrix with a row for each position; a vector is a matrix of one row.
 """
 
-from . import attention, decoder, embedding, feed_forward, linear, loss, norm, optimizer, position, softmax, transformer
+from . import attention, decoder, embedding, feed_forward, linear, lora, loss, norm, optimizer, position, preference, softmax, transformer
 from .derivation import Derivation
 from .forward_mode import witness, witnesses
 
@@ -16,10 +16,12 @@ __all__ = [
     "embedding",
     "feed_forward",
     "linear",
+    "lora",
     "loss",
     "norm",
     "optimizer",
     "position",
+    "preference",
     "softmax",
     "transformer",
     "witness",
