@@ -7,6 +7,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
 import toc
+import yaml
 
 
 class Page(HTMLParser):
@@ -83,3 +84,9 @@ def test_each_page_describes_itself(pages, site):
         text = (site / f"{page}.html").read_text(encoding="utf-8")
         for name in ('property="og:title"', 'property="og:description"', 'name="description"', 'name="twitter:card"', 'rel="icon"'):
             assert name in text, f"{page}: {name}"
+
+
+def test_every_page_of_the_step_is_on_the_map(root):
+    placed = yaml.safe_load((root / "book/map.yml").read_text(encoding="utf-8"))["pages"]
+    step = [page.removeprefix("book/") for page in toc.pages() if page.startswith("book/step/")]
+    assert not [page for page in step if page not in placed], "not in book/map.yml"
