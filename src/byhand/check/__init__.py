@@ -6,7 +6,10 @@ from .diagnosis import diagnose
 from .exercise import attempt
 from .invariants import invariants
 from .measure import agreement, difference
+from .memory import kv_bytes, memory_accounting
 from .module import TorchModel
+from .stack import causal_isolation, derivative_agreement, head_shapes, probability_invariants
+from .task import task_evaluation
 from .watch import watch
 from .witnesses import four_witnesses
 
@@ -14,14 +17,21 @@ __all__ = [
     "TorchModel",
     "agreement",
     "attempt",
+    "causal_isolation",
     "central_difference",
     "compare",
+    "derivative_agreement",
     "diagnose",
     "difference",
     "directional_difference",
     "four_witnesses",
     "gradient_check",
+    "head_shapes",
     "invariants",
+    "kv_bytes",
+    "memory_accounting",
     "numerical_gradient",
+    "probability_invariants",
+    "task_evaluation",
     "watch",
 ]

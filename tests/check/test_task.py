@@ -1,0 +1,77 @@
+"""Held-out requests: the share in order, failures by category, latency within a budget, and no case worse than before."""
+
+import time
+
+import numpy as np
+import pytest
+
+from byhand import check
+
+CASES = [{"request": [a, b], "expected": [a + b]} for a in range(3) for b in range(4)]
+
+
+def _add(request):
+    return [sum(request)]
+
+
+def _judge(case, response):
+    right = case["expected"][0]
+    return "" if response == [right] else "too small" if response[0] < right else "too large"
+
+
+def test_all_in_order():
+    report = check.task_evaluation(_add, CASES).require()
+    assert report.share == 1 and report.title == "Task: 12 of 12 requests in order" and not report.categories
+    assert report["in order"].verdict == "12 of 12, 100% needed"
+
+
+def test_failures_have_categories_with_an_example_each():
+    report = check.task_evaluation(lambda r: [r[0] if r[1] > 1 else r[0] + r[1] + (r[0] == 2)], CASES, _judge, at_least=0.5)
+    assert report.categories == {"too small": 6, "too large": 2} and not report
+    assert report["failure: too small"].where == "[0, 2] → [0]" and report["failure: too small"].verdict == "6 of 12"
+    assert [row.name for row in report.rows] == ["in order", "failure: too small", "failure: too large"]
+    assert "[0, 2] → [0]" in repr(report)
+    assert check.task_evaluation(lambda r: [r[0] if r[1] > 1 else sum(r)], CASES, at_least=0.5)
+
+
+def test_an_answer_that_raises_is_a_failure_with_a_name():
+    report = check.task_evaluation(lambda r: [r[0] // r[1] * r[1] + r[1]], CASES, at_least=0.0)
+    assert report.categories["raised ZeroDivisionError"] == 3 and report.results[0].response is None
+
+
+def test_a_request_that_was_looked_at_before_is_not_held_out():
+    report = check.task_evaluation(_add, CASES, development=[{"request": [9, 9]}, {"request": np.array([1, 2])}])
+    assert {row.name for row in report.failures} == {"held out"} and report["held out"].where == "[1, 2]"
+    check.task_evaluation(_add, CASES, development=[{"request": [9, 9]}]).require()
+    assert not check.task_evaluation(str.upper, [{"request": "a", "expected": "A"}], development=[{"request": "a"}])
+
+
+def test_latency_against_a_budget():
+    def slow(request):
+        time.sleep(0.01)
+        return _add(request)
+
+    assert not check.task_evaluation(slow, CASES, budget=0.005)["latency"].holds
+    report = check.task_evaluation(slow, CASES, budget=60.0).require()
+    assert report["latency"].verdict == "the median is within 60 s" and 0.01 <= report.seconds[0] <= report.seconds[1]
+
+
+def test_a_change_is_compared_case_by_case():
+    half = check.task_evaluation(lambda r: _add(r) if r[0] else [-1], CASES, at_least=0.5)
+    other = check.task_evaluation(lambda r: _add(r) if r[1] else [-1], CASES, at_least=0.5, before=half)
+    assert {row.name for row in other.failures} == {"as good as before, case by case"}
+    assert other["as good as before, case by case"].verdict == "fails, 2 were in order before"
+    check.task_evaluation(_add, CASES, before=half).require()
+    with pytest.raises(ValueError, match="before was a report on other cases"):
+        check.task_evaluation(_add, CASES[:3], before=half)
+
+
+@pytest.mark.parametrize("cases", [[], [{"expected": 1}]])
+def test_cases_that_cannot_be_asked(cases):
+    with pytest.raises(ValueError, match="there must be at least one, and each must have a 'request'"):
+        check.task_evaluation(_add, cases)
+
+
+def test_long_requests_are_cut_in_the_table():
+    report = check.task_evaluation(lambda r: "no", [{"request": "why " * 40, "expected": "so"}])
+    assert len(report.rows[1].where) < 60 and "…" in report.rows[1].where
