@@ -25,6 +25,7 @@ help:
 
 book: .venv/.book
 	$(BIN)/python book/_tools/lint.py book
+	rm -rf $(SITE)
 	$(BIN)/jupyter-book build . --warningiserror --keep-going -n --all
 	@echo
 	@echo "The book is in $(SITE)/. Open $(SITE)/index.html in a browser, or serve it:"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from browser import serve, start, typeset
 
-ROOT_PAGE = "book/intro.html"
 FOOTER = '<div style="font-size:8px;width:100%;text-align:center"><span class="pageNumber"></span> / <span class="totalPages"></span></div>'
 LIGHT = "document.documentElement.dataset.theme = document.documentElement.dataset.mode = 'light'"
 MARGIN = {"top": "18mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}
 
 
 def print_pdf(folder, pdf):
-    # The one-page build writes its addresses as seen from its root.
-    shutil.copy(folder / ROOT_PAGE, folder / "whole.html")
+    # The one-page build puts its page in a folder, but writes its addresses as seen from its root.
+    (page,) = folder.glob("book/*.html")
+    shutil.copy(page, folder / "whole.html")
     with serve(folder) as address, start() as browser:
         if browser is None:
             sys.exit("No Chromium, Chrome or Edge was found to print with. Install one, or read the site: make book")

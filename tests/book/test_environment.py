@@ -106,6 +106,11 @@ def test_constraints_cover_what_the_requirements_bring(project, pins):
         assert not different, "installed, but not the pinned version"
 
 
+def test_building_the_site_needs_no_torch():
+    assert "jupyter-book" in installed_closure("byhand", ["book"])
+    assert not {"torch", "jupyterlab", "playwright"} & installed_closure("byhand", ["book"])
+
+
 def installed_closure(name, extras):
     """The installed packages that a package with these extras requires, directly or not."""
     seen, todo = set(), [(name, frozenset(extras))]

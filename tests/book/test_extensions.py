@@ -4,6 +4,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import repository
@@ -43,7 +45,7 @@ def build(root, tmp_path, monkeypatch):
     (source / "book/map.yml").write_text(MAP)
     (source / "book/appendix/running.md").write_text("# Running\n\nHow to run <it>.\n")
 
-    def build(html=PICTURE, repository="none", files=None, **config):
+    def build(html=PICTURE, repository="none", files=None, builder="html", **config):
         monkeypatch.setenv("BOOK_REPOSITORY_URL", repository)
         output = new_output("display_data", {"text/html": html, "text/plain": "a picture"})
         cells = [new_markdown_cell("# A page\n\nThe first words.\n\n```{toctree}\nappendix/running\n```"), new_code_cell("x", outputs=[output], execution_count=1)]
@@ -55,7 +57,7 @@ def build(root, tmp_path, monkeypatch):
         out = tmp_path / "out"
         shutil.rmtree(out, ignore_errors=True)
         with patch_docutils(), docutils_namespace():
-            app = Sphinx(source, None, out, tmp_path / "doctrees", "html", {**CONFIG, **config}, status=None, warning=warnings, freshenv=True)
+            app = Sphinx(source, None, out, tmp_path / "doctrees", builder, {**CONFIG, **config}, status=None, warning=warnings, freshenv=True)
             app.build(force_all=True)
         return out, warnings.getvalue()
 
@@ -189,3 +191,11 @@ def test_first_uses_lead_to_the_glossary(build):
     assert not warnings
     linked = re.findall(r'<a class="first-use[^"]*" href="running.html#(term-[\w-]+)">([^<]*)</a>', page)
     assert linked == [("term-attention-head", "attention head"), ("term-attention", "attention")]
+
+
+def test_the_book_is_printed(build, root, tmp_path, chromium):
+    out, warnings = build(builder="singlehtml")
+    assert not warnings
+    subprocess.run([sys.executable, root / "book/_tools/print_pdf.py", out, tmp_path / "book.pdf"], check=True, capture_output=True)
+    pdf = (tmp_path / "book.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF") and b"/StructTreeRoot" in pdf, "not tagged for screen readers"

@@ -29,6 +29,12 @@ def lint(root, folder, notebook):
     return run.returncode, run.stdout + run.stderr
 
 
+def test_the_book_passes(root):
+    command = [sys.executable, "book/_tools/lint.py", "book"]
+    run = subprocess.run(command, cwd=root, text=True, capture_output=True)
+    assert run.returncode == 0, run.stderr
+
+
 def never_run(cell):
     cell["execution_count"] = None
 

@@ -1,8 +1,10 @@
 """The built site as files: a page for every entry, links that lead somewhere, and nothing that is loaded from elsewhere."""
 
+import gzip
 import re
 from collections import defaultdict
 from html.parser import HTMLParser
+from statistics import median
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
@@ -77,6 +79,19 @@ def test_no_address_of_a_content_network_is_left(pages):
 def test_licences_of_what_is_bundled_are_kept(root):
     vendor = root / "book/_static/vendor"
     assert all((folder / "LICENSE").is_file() for folder in vendor.iterdir())
+
+
+def test_pages_are_light(pages, site):
+    """What a page adds to the assets that all pages share, as a server sends it: 300 kB at most for the median page."""
+
+    def packed(file):
+        return len(gzip.compress(file.read_bytes()))
+
+    weights = []
+    for path, page in pages.items():
+        own = {(path.parent / unquote(address)).resolve() for address in page.loaded if "_static/" not in address and ":" not in address}
+        weights.append(packed(path) + sum(map(packed, own)))
+    assert median(weights) <= 300_000
 
 
 def test_each_page_describes_itself(pages, site):
