@@ -5,6 +5,7 @@ Modules document_*.py give each entry, by its id, a look-up or a small function:
     look_up({"d1-q-00": "encoder.0.self_attention.q[0,0,0,0]"})     a value of toy.document(), or toy.lively:NAME[...]
     @claim("d1-softmax-exp")                                        the function's value is what `exact` (or `computed`) must be
     @claim("d1-p-confidently-wrong", holds=lambda found: ...)       ... and for a statement without a print, whether it holds
+    @claim("d2-take-routing", holds=every)                          ... where that is: all of what was found is true
     @extra("d1-p")                                                  the figures under `extra`
     @as_stated("d1-cross-h")                                        `exact`, where `computed` takes its place
 
@@ -41,6 +42,11 @@ def claim(claim_id, holds=None):
         return function
 
     return decorate
+
+
+def every(found):
+    """All figures of an entry are true: for a statement whose figures are all questions with yes for an answer."""
+    return all(found.values())
 
 
 def extra(claim_id):
@@ -90,12 +96,9 @@ def complaints(entry):
     if is_formula(entry):
         yield from [] if found < TOLERANCE else [f"the formula differs from an independent computation by {found}"]
         holds = found < TOLERANCE
-    elif claims.has_print(entry):
-        yield from differences(found, right, "exact")
-        holds = claims.print_agrees(entry, plain(_AS_STATED[claim_id]()) if "computed" in entry else found)
     else:
         yield from differences(found, right, "exact")
-        holds = bool(_HOLDS[claim_id](found))
+        holds = is_true(entry, found)
     if holds != entry["agrees"]:
         yield f"agrees is {entry['agrees']}, but the print or statement {'holds' if holds else 'does not hold'}"
     if claim_id in _AS_STATED:
@@ -103,6 +106,22 @@ def complaints(entry):
     if "extra" in entry:
         extras = plain(_EXTRAS[claim_id]()) if claim_id in _EXTRAS else {}
         yield from differences(extras, entry["extra"] | entry.get("computed_extra", {}), "extra")
+
+
+def is_true(entry, found):
+    """Whether the print, or the statement where nothing is printed to compare, is true of what was found."""
+    if claims.has_print(entry):
+        return claims.print_agrees(entry, plain(_AS_STATED[entry["id"]]()) if "computed" in entry else found)
+    if entry["printed"] is not None and entry.get("compare") != "none":
+        return spells(entry["printed"], found)
+    return bool(_HOLDS[entry["id"]](found))
+
+
+def spells(printed, found):
+    """Whether a print in letters, such as a shape (n, d), or in expressions, such as 1/sqrt(2), is what was found."""
+    if isinstance(printed, list):
+        return len(printed) == len(found) and all(map(spells, printed, found))
+    return printed == found if isinstance(found, str) else abs(claims.evaluate(printed) - found) <= TOLERANCE
 
 
 def is_formula(entry):

@@ -5,6 +5,8 @@ import functools
 import figures
 import numpy as np
 
+from byhand.numpy.attention import attention
+
 
 def value(name, example="toy.document"):
     """One value of a worked example as an array: value("encoder.0.self_attention.weights")."""
@@ -22,6 +24,19 @@ def draw(*shape, seed=0):
 def largest(*differences):
     """The largest entry, in size, of any of the arrays."""
     return max(float(np.abs(difference).max()) for difference in differences)
+
+
+def letters(shape, sizes):
+    """A shape in letters: letters((7, 3), {"n": 7, "dk": 3}) is ["n", "dk"]. The sizes must all differ."""
+    names = {size: name for name, size in sizes.items()}
+    assert len(names) == len(sizes)
+    return [names[size] for size in shape]
+
+
+def one_head(q, k, v, **options):
+    """Attention of one head in one sequence: its output rows, scores and weights."""
+    y, cache = attention(*(np.asarray(rows, dtype=float)[None, None] for rows in (q, k, v)), **options)
+    return y[0, 0], cache.scores[0, 0], cache.weights[0, 0]
 
 
 def by_complex_step(f, x):
@@ -43,8 +58,8 @@ def plain_softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def plain_attention(q, k, v):
-    return plain_softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+def plain_attention(q, k, v, mask=True):
+    return plain_softmax(np.where(mask, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)) @ v
 
 
 def plain_layer_norm(x, gamma, beta, eps):
