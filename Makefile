@@ -26,7 +26,7 @@ help:
 book: .venv/.book
 	$(BIN)/python book/_tools/lint.py book
 	rm -rf $(SITE)
-	$(BIN)/jupyter-book build . --warningiserror --keep-going -n --all
+	$(BIN)/jupyter-book build . --warningiserror --keep-going -n -q --all
 	@echo
 	@echo "The book is in $(SITE)/. Open $(SITE)/index.html in a browser, or serve it:"
 	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory $(SITE) 8000"
@@ -45,7 +45,7 @@ notebooks: .venv/.all
 	$(BIN)/python book/_tools/normalise.py $(PAGES)
 
 pdf: .venv/.all
-	$(BIN)/jupyter-book build . --builder singlehtml --warningiserror --keep-going -n --all
+	$(BIN)/jupyter-book build . --builder singlehtml --warningiserror --keep-going -n -q --all
 	$(BIN)/python book/_tools/print_pdf.py _build/singlehtml $(PDF)
 
 # Force-pushes the built site, with the PDF if there is one, as the only commit of gh-pages, from where GitHub serves it.

@@ -1,4 +1,6 @@
-"""Mends what the theme leaves out for screen readers."""
+"""Mends what the theme and the bibliography leave out for screen readers."""
+
+from docutils import nodes
 
 
 def name_the_folds(app, pagename, templatename, context, doctree):
@@ -16,6 +18,13 @@ def name_the_folds(app, pagename, templatename, context, doctree):
     context["generate_toctree_html"] = named_tree
 
 
+def mend_citations(app, pagename, templatename, context, doctree):
+    """docutils calls its citations a list, but none of its parts an item."""
+    if doctree and next(doctree.findall(nodes.citation), None):
+        context["body"] = context["body"].replace('<div role="list" class="citation-list">', '<div class="citation-list">')
+
+
 def setup(app):
     app.connect("html-page-context", name_the_folds, priority=900)
+    app.connect("html-page-context", mend_citations)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
