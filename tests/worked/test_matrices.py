@@ -174,3 +174,8 @@ def test_any_product_can_be_written(m, n, p, dtype, digits):
 def test_product_refuses(args, message):
     with pytest.raises(ValueError, match=message):
         worked.matrix_product(**args)
+
+
+def test_a_product_alone_keeps_its_columns_apart():
+    shown = worked.matrix_product([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]])
+    assert shown.latex.count("&") == 1 and "13 & 16" in shown.latex and "aligned" not in shown.latex

@@ -39,7 +39,7 @@ class Written:
 def aligned(lines: list[str]) -> str:
     """LaTeX lines under one another, aligned at '&' (one display, so that it scrolls as one); room above each matrix."""
     if len(lines) == 1:
-        return lines[0].replace("&=", "=").replace("&", "")
+        return lines[0].replace("&", "", 1)  # the one to align at; those inside a matrix stay
     ends = [r" \\[1ex]" if r"\begin{array}" in after else r" \\" for after in lines[1:]]
     return "\\begin{aligned}\n" + "\n".join(line + end for line, end in zip(lines, [*ends, ""])) + "\n\\end{aligned}"
 
