@@ -75,7 +75,7 @@ LAYERS = 4
 
 
 def layer_weights(i):
-    return draw(3, 8, seed=i), draw(8, seed=i), draw(8, 3, seed=i), draw(3, seed=i)
+    return tuple(draw(*shape, seed=i) / 2 for shape in ((3, 8), (8,), (8, 3), (3,)))
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from byhand import check
 from byhand.numpy import attention, softmax
 
 from . import claim, claims, every, extra, worked_row
-from .samples import by_complex_step, draw, largest, one_head, plain_attention, plain_softmax
+from .samples import by_complex_step, draw, largest, plain_attention, plain_softmax
 
 
 # ---- the formulas, for one row ----
