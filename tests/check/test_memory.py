@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from byhand import Config, check
-from byhand.check.memory import size_text
+from byhand.check.memory import measured, size_text
 from byhand.numpy import decoder
 from byhand.numpy.attention import repeat_heads
 
@@ -82,6 +82,11 @@ def test_measuring_inside_a_measurement_leaves_it_running():
     alone = check.memory_accounting(PARAMS, CONFIG, TOKENS).parts
     assert not tracemalloc.is_tracing()
     assert abs(parts["peak"] - alone["peak"]) < 0.02 * alone["peak"]
+
+
+def test_the_peak_of_a_call_and_what_it_leaves():
+    result, held, peak = measured(lambda: (np.zeros(10_000) + np.ones(10_000)).sum() + np.ones(5_000))
+    assert result.shape == (5_000,) and 40_000 <= held < 42_000 and 240_000 <= peak < 290_000
 
 
 @pytest.mark.parametrize(("bad", "name"), [((0, 4, 2), "batch"), ((1, 2.0, 2), "time"), ((1, 4, True), "bytes_per_number")])

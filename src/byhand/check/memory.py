@@ -3,7 +3,7 @@
 import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -37,11 +37,41 @@ def size_text(size: float) -> str:
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:.4g} {unit}"
 
 
+class Measured(NamedTuple):
+    """What a call returned, the bytes still held by it, and the most that were held at once, both beyond what was held before."""
+
+    result: Any
+    held: int
+    peak: int
+
+
+def measured(call: Callable[[], Any]) -> Measured:
+    """call() under Python's tracemalloc, which counts NumPy's arrays and Python's objects, and not the memory of other libraries."""
+    running = tracemalloc.is_tracing()
+    if not running:
+        tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        result = call()
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        if not running:
+            tracemalloc.stop()
+    return Measured(result, now - before, peak - before)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class MemoryReport(Report):
     """parts: bytes by name: weights, payload, logits, left over, working arrays, peak (all of them together)."""
 
     parts: dict[str, int] = field(default_factory=dict)
+
+    def header(self) -> list[str]:
+        return ["", "verdict"]
+
+    def cells(self, row: Row) -> list[str]:
+        return [row.name, row.verdict]
 
 
 def memory_accounting(
@@ -59,7 +89,7 @@ def memory_accounting(
     Memory is counted by Python's tracemalloc, which sees NumPy's arrays and not those of other libraries.
     """
     forward = forward or (lambda params, config, tokens: decoder.forward(params, config, tokens, keep=False))
-    out, left, peak = _measured(lambda: forward(params, config, tokens))
+    out, left, peak = measured(lambda: forward(params, config, tokens))
     number = np.result_type(*params.values()).itemsize
     formula, found = kv_bytes(config, *tokens.shape, number), sum(array.nbytes for array in (*out.kv_cache.keys, *out.kv_cache.values))
     weights = sum(value.nbytes for value in params.values())
@@ -89,19 +119,3 @@ def memory_accounting(
 
 def _payload_words(found, formula):
     return f"holds, {size_text(found)}" if found == formula else f"fails, {size_text(found)} for {size_text(formula)}"
-
-
-def _measured(call):
-    """What a call returns, the bytes that are still held when it has returned, and the most that were held at once."""
-    running = tracemalloc.is_tracing()
-    if not running:
-        tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        out = call()
-        now, peak = tracemalloc.get_traced_memory()
-    finally:
-        if not running:
-            tracemalloc.stop()
-    return out, now - before, peak - before
