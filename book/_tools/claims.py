@@ -111,7 +111,7 @@ def print_agrees(entry, value):
     if len(prints) != len(values):
         return False
     if entry["rounding"] == "exact":
-        return all(abs(float(as_decimal(p)) - v) <= 1e-9 * max(1, abs(v)) for p, v in zip(prints, values, strict=True))
+        return all(abs(float(as_decimal(p)) - v) <= 1e-12 * max(1, abs(v)) for p, v in zip(prints, values, strict=True))
     return all(rounds_half_up(v, p) for p, v in zip(prints, values, strict=True))
 
 

@@ -64,3 +64,27 @@ def chromium():
             reason = "no Chromium, Chrome or Edge on this machine: the pages were not looked at"
             pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
         yield browser
+
+
+@pytest.fixture(scope="session")
+def that_notice():
+    """Of some claims, those whose recomputation differs from the file once a line of Python has changed the package."""
+
+    def notice(change, claim_ids):
+        program = (
+            "import sys; sys.path.insert(0, 'book/_tools')\n"
+            "import numpy as np\n"
+            "from byhand import check\n"
+            "from byhand.numpy import attention, decoder, lora, loss, norm, optimizer, position, preference, quantize, softmax, tiled\n"
+            f"{change}\n"
+            "attention.softmax_backward = softmax.softmax_backward\n"
+            "import claims, ledger\n"
+            f"for claim_id in {sorted(claim_ids)}:\n"
+            "    if any(ledger.complaints(claims.lookup(claim_id))):\n"
+            "        print(claim_id)\n"
+        )
+        run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True)
+        assert run.returncode == 0, run.stderr
+        return set(run.stdout.split())
+
+    return notice

@@ -3,11 +3,9 @@
 import math
 
 import numpy as np
-import sympy
 
 from byhand import Config, toy
 from byhand.numpy import attention, decoder, feed_forward, norm, position
-from byhand.sympy.position import rotation
 
 from . import claim, every, extra
 from .samples import draw, largest, plain_attention, plain_feed_forward, plain_layer_norm
@@ -140,6 +138,10 @@ def rotated_product():
 @extra("d2-s6-rope-formula")
 def rotation_by_the_difference():
     """For positions that are symbols. SymPy's matrices act on rows: R for columns is their transpose."""
+    import sympy
+
+    from byhand.sympy.position import rotation
+
     i, j = sympy.symbols("i j", real=True)
     difference = rotation(i, 4) * rotation(j, 4).T - rotation(j - i, 4).T
     return {"r_i_transpose_r_j_is_r_j_minus_i": difference.applyfunc(sympy.expand_trig).expand().is_zero_matrix}

@@ -37,11 +37,11 @@ def probabilities():
     activations = decoder.forward(CASE.params, CASE.config, CASE.decoder_input).activations
     past = np.tri(CASE.decoder_input.shape[1], dtype=bool)
     weights, scores = (np.array([activations[f"block.{i}.attention.{name}"] for i in range(CASE.config.n_layers)]) for name in ("weights", "scores"))
-    assert check.probability_invariants(activations, past)
+    report = check.probability_invariants(activations, past)  # finds the same, for constants up to ±1000
     return {
-        "row_sums_one": largest(weights.sum(axis=-1) - 1) < 1e-12,
+        "row_sums_one": largest(weights.sum(axis=-1) - 1) < 1e-12 and report["allowed weights sum to 1"].holds,
         "masked_weight": largest(weights[..., ~past]),
-        "shift_residual_below_1e12": largest(softmax.softmax(scores + 3, past)[0] - weights) < 1e-12,
+        "shift_residual_below_1e12": largest(softmax.softmax(scores + 3, past)[0] - weights) < 1e-12 and not report.failures,
     }
 
 
