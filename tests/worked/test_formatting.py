@@ -190,3 +190,7 @@ def test_prints():
         f.printed_decimal("p - q")
     with pytest.raises(ValueError, match="must be finite"):
         f.rounded_like("1", math.nan)
+
+
+def test_a_name_in_upright_letters_reads_without_its_command():
+    assert f.name_text(r"d\mathrm{DEC}_2") == "dDEC_2" and f.name_latex(r"d\mathrm{DEC}_2") == r"d\mathrm{DEC}_2"
