@@ -5,7 +5,7 @@ import re
 import claims
 import pytest
 import yaml
-from ledger.page import Ledger
+from ledger.page import Ledger, label
 
 DOCUMENTS = [1, 2]
 
@@ -87,6 +87,32 @@ def test_refuses_a_file_that_differs_from_the_package(monkeypatch):
     monkeypatch.setattr(claims, "load", lambda: changed)
     with pytest.raises(ValueError, match=r"d1-softmax-a00: exact: recomputed 0\.94419\d+, but the file has 0\.945"):
         Ledger(1)
+
+
+def test_refuses_a_claim_that_nothing_recomputes(monkeypatch):
+    """So that every claim shown as recomputed is."""
+    added = claims.lookup("d1-softmax-a00") | {"id": "d1-new"}
+    monkeypatch.setattr(claims, "load", lambda: {"d1-new": added})
+    with pytest.raises(ValueError, match="d1-new: nothing recomputes it"):
+        Ledger(1)
+
+
+def test_both_documents_are_recomputed_in_full():
+    """408 claims; every one that code can check says so, with a value."""
+    both = "".join(Ledger(document)._repr_html_() for document in DOCUMENTS)
+    assert both.count('<tr role="row" id=') == 408
+    assert both.count(", recomputed here</small>") == 203 + 144
+    assert [Ledger(document).summary().rpartition("; ")[2] for document in DOCUMENTS] == [
+        f"all {count} that code can check are recomputed here." for count in (203, 144)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("residual_below_1e12", "residual below 1e-12"), ("weights_T_0_5", "weights T 0.5"), ("limit_T_to_0", "limit T to 0"), ("error_at_1e-5", "error at 1e-5")],
+)
+def test_names_of_figures_in_words(name, words):
+    assert label(name) == words
 
 
 # Pages still to be written. A claim may name one of them; take a name out as soon as its page stands.

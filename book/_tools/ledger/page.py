@@ -10,7 +10,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from . import claims, is_formula, recompute, recomputed
+from . import claims, is_formula, recompute
 from . import complaints as complaints_of
 
 HERE = Path(__file__).parent
@@ -26,8 +26,7 @@ class Ledger:
         self.document = document
         self.entries = [entry for entry in claims.load().values() if entry["document"] == document]
         self.by_code = [entry for entry in self.entries if entry["checked_by"] == "code"]
-        self.recomputed = [entry for entry in self.by_code if entry["id"] in recomputed()]
-        wrong = [f"{entry['id']}: {complaint}" for entry in self.recomputed for complaint in complaints_of(entry)]
+        wrong = [f"{entry['id']}: {complaint}" for entry in self.by_code for complaint in complaints_of(entry)]
         if wrong:
             raise ValueError("claims.yml and the package differ:\n" + "\n".join(wrong))
         self.sections = {}
@@ -35,10 +34,10 @@ class Ledger:
             self.sections.setdefault(entry["section"], []).append(entry)
 
     def summary(self):
-        """How many claims, how many of them recomputed, and how they fared, in one sentence."""
+        """How many claims, how they fared, and how many were recomputed, in one sentence."""
         count = tally(self.entries)
         verdicts = f"{count['right']} right, {count['misleading']} right but misleading, {count['wrong']} wrong"
-        checked = f"{len(self.recomputed)} of the {len(self.by_code)} that code can check are recomputed here"
+        checked = f"all {len(self.by_code)} that code can check are recomputed here"
         return f"Document {self.document}: {len(self.entries)} claims, {verdicts}; {checked}."
 
     def __repr__(self):
@@ -111,27 +110,28 @@ def as_precise_as(entry):
 
 def value_lines(entry):
     """What is right, one line for each named figure."""
-    by_package = entry["id"] in recomputed()
-    value = recompute(entry["id"]) if by_package else claims.right_value(entry)
+    value = recompute(entry["id"]) if entry["checked_by"] == "code" else claims.right_value(entry)
     if is_formula(entry):
-        if not by_package:
-            return ["not recomputed yet"]
         return [f"agrees with an independent computation within {'1e-12' if value < 1e-12 else '1e-9'}"]
     write = as_precise_as(entry) if claims.has_print(entry) else number
     if isinstance(value, dict):
-        return [f"{name.replace('_', ' ')}: {in_brackets(part, write)}" for name, part in value.items()]
+        return [f"{label(name)}: {in_brackets(part, write)}" for name, part in value.items()]
     if "computed" in entry:
         both = {"in the book's setup": value, "as the document describes it": entry["exact"]}
         return [f"{name}: {in_brackets(part, write)}" for name, part in both.items()]
     return [in_brackets(value, write)]
 
 
+def label(name):
+    """A figure's name in words. Names have no points or signs within numbers: below_1e12 is below 1e-12, above_0_8 above 0.8."""
+    words = re.sub(r"below 1e(?=\d)", "below 1e-", name.replace("_", " "))
+    return re.sub(r"\b0 (?=\d)", "0.", words)
+
+
 def checked_by(entry):
     """How the entry was checked, in a word or two."""
-    ways = {"count": "counted in the text", "reference": "the paper or its code", "definition": "given by the document"}
-    if entry["checked_by"] != "code":
-        return ways[entry["checked_by"]]
-    return "recomputed here" if entry["id"] in recomputed() else "not recomputed yet"
+    ways = {"code": "recomputed here", "count": "counted in the text", "reference": "the paper or its code", "definition": "given by the document"}
+    return ways[entry["checked_by"]]
 
 
 # ---- HTML ---------------------------------------------------------------------------------------
