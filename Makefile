@@ -20,6 +20,7 @@ help:
 	@echo "make lab        open the book in JupyterLab"
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
 	@echo "make pdf        print the whole book into one PDF (needs Chromium, Chrome or Edge)"
+	@echo "make publish    build the site and push it to the branch gh-pages"
 	@echo "make bench      time the NumPy step against the PyTorch step"
 	@echo "make clean      remove what was built; make distclean also removes .venv"
 
