@@ -7,6 +7,7 @@ becomes a file: pages get lighter, and the reader can keep the figure.
 import hashlib
 import html
 import re
+from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -41,23 +42,21 @@ def make_files(app, doctree, docname):
     if app.builder.name != "html":
         return
     folder = relative_uri(app.builder.get_target_uri(docname), "_images")
-    page = docname.rpartition("/")[2]
-    number = 0
+    names = (f"{docname.rpartition('/')[2]}-{number}.svg" for number in count(1))
     for raw in doctree.findall(is_html):
-        def to_file(tag):
-            nonlocal number
-            data = DATA_SVG.search(tag[0])
-            if not data:
-                return tag[0]
-            number += 1
-            name = write_svg(app, unquote(html.unescape(data[1])))
-            file = f"{folder}/{name}"
-            return DATA_SVG.sub(f'src="{file}"', tag[0]) + LINK.format(file, f"{page}-{number}.svg")
-
-        text = IMAGE.sub(to_file, raw.astext())
+        text = IMAGE.sub(lambda tag: to_file(app, tag[0], folder, names), raw.astext())
         if text != raw.astext():
             raw.children[:] = [nodes.Text(text)]
             raw.rawsource = text
+
+
+def to_file(app, tag, folder, names):
+    """The image tag with the file's address in the place of the picture, and the link under it."""
+    data = DATA_SVG.search(tag)
+    if not data:
+        return tag
+    address = f"{folder}/{write_svg(app, unquote(html.unescape(data[1])))}"
+    return DATA_SVG.sub(f'src="{address}"', tag) + LINK.format(address, next(names))
 
 
 def write_svg(app, svg):

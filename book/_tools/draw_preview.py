@@ -16,9 +16,11 @@ from place import MAP, Map, draw  # noqa: E402
 PAGE = "book/here"
 TARGET = ROOT / "book/_static/preview.png"
 STYLE = """
-body { margin: 0; width: 1200px; height: 630px; box-sizing: border-box; padding: 64px 72px 0; background: #fff; color: #1c2128; font-family: "DejaVu Sans", sans-serif }
+body { margin: 0; width: 1200px; height: 630px; box-sizing: border-box; padding: 64px 72px 0 }
+body { background: #fff; color: #1c2128; font-family: "DejaVu Sans", sans-serif }
 h1 { font-size: 64px; margin: 0 0 12px; font-weight: 600 } body > p { font-size: 27px; line-height: 1.4; margin: 0 0 34px; color: #5b6370 }
-:root { --pst-color-border: #b9c0c9; --pst-color-text-muted: #5b6370; --pst-color-text-base: #1c2128; --pst-color-background: #fff; --pst-color-primary: #0a62a5 }
+:root { --pst-color-border: #b9c0c9; --pst-color-text-muted: #5b6370; --pst-color-text-base: #1c2128 }
+:root { --pst-color-background: #fff; --pst-color-primary: #0a62a5 }
 .step-map p { display: none } .step-map.backward { margin-top: 28px }
 """
 

@@ -48,7 +48,8 @@ def build(root, tmp_path, monkeypatch):
     def build(html=PICTURE, repository="none", files=None, builder="html", **config):
         monkeypatch.setenv("BOOK_REPOSITORY_URL", repository)
         output = new_output("display_data", {"text/html": html, "text/plain": "a picture"})
-        cells = [new_markdown_cell("# A page\n\nThe first words.\n\n```{toctree}\nappendix/running\n```"), new_code_cell("x", outputs=[output], execution_count=1)]
+        prose = new_markdown_cell("# A page\n\nThe first words.\n\n```{toctree}\nappendix/running\n```")
+        cells = [prose, new_code_cell("x", outputs=[output], execution_count=1)]
         (source / "book/page.ipynb").write_text(writes(new_notebook(cells=cells, metadata=KERNEL)))
         for name, text in (files or {}).items():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -159,8 +160,11 @@ def test_map_with_an_unknown_stop_or_direction_is_refused(build, place):
 
 def test_reference_reads_the_source_without_importing_it(build):
     source = (
-        '"""A room.\n\nMore."""\nimport not_installed\n\n\ndef door(x: float, *, open=True) -> float:\n    """y = x\n\n    x   the way in\n    """\n\n\n'
-        'def _hidden():\n    """No."""\n\n\nclass Wall:\n    """A wall."""\n\n    def __init__(self, high=2):\n        pass\n\n    def paint(self, colour):\n        """Paint it."""\n'
+        '"""A room.\n\nMore."""\nimport not_installed\n\n\n'
+        'def door(x: float, *, open=True) -> float:\n    """y = x\n\n    x   the way in\n    """\n\n\n'
+        'def _hidden():\n    """No."""\n\n\n'
+        'class Wall:\n    """A wall."""\n\n    def __init__(self, high=2):\n        pass\n\n'
+        '    def paint(self, colour):\n        """Paint it."""\n'
     )
     page = "# Running\n\n```{reference} house\n```\n"
     out, warnings = build(files={"src/house/room.py": source, "src/house/__init__.py": "", "book/appendix/running.md": page})

@@ -8,7 +8,6 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory and time are read from /proc")
 
 

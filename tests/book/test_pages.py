@@ -16,12 +16,14 @@ RAW_LATEX = r"""() => {
     while (walk.nextNode()) {
         const node = walk.currentNode;
         if (node.parentElement.closest("pre, code, script, style, mjx-container, svg")) continue;
-        if (/\$\$|\\[(\[]|\\(begin|end|frac|sum|sqrt|text|math\w+|left|right|cdot|times|partial)\b/.test(node.data)) found.push(node.data.trim().slice(0, 80));
+        const raw = /\$\$|\\[(\[]|\\(begin|end|frac|sum|sqrt|text|math\w+|left|right|cdot|times|partial)\b/;
+        if (raw.test(node.data)) found.push(node.data.trim().slice(0, 80));
     }
     return found;
 }"""
 MATHS_ERRORS = """() => [...document.querySelectorAll(
-    'mjx-container :is([data-mml-node="merror"], [data-mjx-error], [fill="red"], [stroke="red"])')].map(e => e.closest("mjx-container").textContent.slice(0, 80))"""
+    'mjx-container :is([data-mml-node="merror"], [data-mjx-error], [fill="red"], [stroke="red"])')]
+    .map((e) => e.closest("mjx-container").textContent.slice(0, 80))"""
 NOT_TYPESET = """() => [...document.querySelectorAll("article .math")]
     .filter(e => !e.querySelector("mjx-container") && !e.closest("mjx-container")).map(e => e.textContent.trim().slice(0, 80))"""
 BROKEN_IMAGES = "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.currentSrc.slice(0, 120))"
@@ -175,7 +177,8 @@ def test_checks_catch_what_they_look_for(chromium):
     tab = chromium.new_page(viewport={"width": 390, "height": 844})
     tab.set_content(
         r"""<html lang="en"><title>x</title><main><article><p>a \frac{1}{2} b</p><span class="math">x</span><img src="data:,">
-        <mjx-container><svg><g fill="red"></g></svg></mjx-container><div style="width:900px">wide</div><div style="overflow-x:auto"><p style="width:800px">x</p></div></article></main></html>"""
+        <mjx-container><svg><g fill="red"></g></svg></mjx-container><div style="width:900px">wide</div>
+        <div style="overflow-x:auto"><p style="width:800px">x</p></div></article></main></html>"""
     )
     for look in (RAW_LATEX, NOT_TYPESET, BROKEN_IMAGES, NO_ALT, MATHS_ERRORS, STICKING_OUT, OUT_OF_REACH):
         assert tab.evaluate(look), look
