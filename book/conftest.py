@@ -7,6 +7,7 @@ import pytest
 
 MEMORY = 1 << 30  # bytes: what a free cloud notebook leaves
 SECONDS = 15  # of a processor's time, start included; the aim is 10 on two cores
+MORE_SECONDS = {"08a-training-loop.ipynb": 60}  # a model is trained there for real
 
 
 def peak_memory(pid):
@@ -30,5 +31,6 @@ def pytest_runtest_call(item):
         page, pid = item.parent.name, kernel.km.provisioner.pid
         memory, seconds = peak_memory(pid), computing_time(pid)
         assert memory <= MEMORY, f"{page} has held {memory / 2**20:.0f} MiB by this cell; a page may hold {MEMORY >> 20}"
-        assert seconds <= SECONDS, f"{page} has computed for {seconds:.0f} s by this cell; a page may take {SECONDS}"
+        allowed = MORE_SECONDS.get(page, SECONDS)
+        assert seconds <= allowed, f"{page} has computed for {seconds:.0f} s by this cell; it may take {allowed}"
     return result
