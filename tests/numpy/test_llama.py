@@ -1,6 +1,6 @@
 """The stack against a published implementation of the Llama architecture, tiny, with random weights.
 
-Runs where `transformers` is installed, which no requirement brings; nothing is downloaded.
+Nothing is downloaded.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from byhand.check import agreement
 from byhand.numpy import decoder
 from byhand.numpy.loss import cross_entropy
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed; pip install transformers runs these")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed; make test installs it")
 import torch  # noqa: E402 (the line above decides whether it is needed)
 
 BOUND = 1e-5  # both in float32
