@@ -1,0 +1,181 @@
+"""Each instrument names the cause on the run that shows the symptom, and is silent on the repaired run."""
+
+import numpy as np
+import pytest
+
+from byhand import Config, check
+from byhand.check import instruments
+from byhand.numpy import attention, decoder, loss, optimizer, softmax
+
+CONFIG = Config(d_model=8, n_heads=2, d_ff=16, n_layers=2, source_vocab=1, target_vocab=7, norm="pre")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def said(report):
+    return report.failures[0].verdict
+
+
+# ---- a loss that is too good ----
+
+
+def test_leaked_targets(rng):
+    tokens = rng.integers(0, 7, (4, 9))
+    leaked = instruments.shifted(tokens, tokens)
+    assert not leaked and "not shifted" in said(leaked) and "not shifted" in leaked.title
+    assert "wrong way" in said(instruments.shifted(tokens[:, 1:], tokens[:, :-1]))
+    partly = tokens[:, 1:].copy()
+    partly[2, 3] = (partly[2, 3] + 1) % 7
+    assert instruments.shifted(tokens[:, :-1], partly).failures[0].where == "[2, 3]"
+    repaired = loss.next_token(tokens)
+    assert instruments.shifted(repaired.inputs, repaired.targets)
+
+
+@pytest.mark.parametrize(("inputs", "targets"), [(np.zeros((2, 3), int), np.zeros((2, 4), int)), (np.zeros((2, 1), int), np.zeros((2, 1), int))])
+def test_targets_that_do_not_fit(inputs, targets):
+    with pytest.raises(ValueError, match="targets had shape"):
+        instruments.shifted(inputs, targets)
+
+
+def test_a_missing_mask(rng, monkeypatch):
+    """The instrument for this is causal_isolation."""
+    params, tokens = decoder.init(CONFIG), rng.integers(0, 7, (2, 6))
+
+    def run(tokens):
+        return decoder.forward(params, CONFIG, tokens).logits
+
+    assert check.causal_isolation(run, tokens, 7)
+    monkeypatch.setattr(decoder, "multi_head_attention", lambda *a: attention.multi_head_attention(*a[:8], False, *a[9:]))
+    leaking = check.causal_isolation(run, tokens, 7)
+    assert not leaking and leaking.failures[0].name == "a later token moves no earlier logits"
+
+
+@pytest.mark.parametrize("kind", ["text", "arrays", "tuples", "tensors"])
+def test_duplicated_validation_examples(kind):
+    if kind == "tensors":
+        torch = pytest.importorskip("torch")
+    make = {
+        "text": lambda i: f"sentence {i}",
+        "arrays": lambda i: np.array([i, i + 1]),
+        "tuples": lambda i: (i, np.array([i])),
+        "tensors": lambda i: torch.tensor([i, 0]),
+    }[kind]
+    training, clean = [make(i) for i in range(50)], [make(i) for i in range(50, 60)]
+    mixed = clean[:4] + training[10:13]
+    found = instruments.overlap(training, mixed)
+    assert not found and said(found) == "3 of 7 examples are in the training set too" and found.failures[0].where == "example 4 and 2 more"
+    assert instruments.overlap(training, clean)
+
+
+# ---- NaN ----
+
+
+def stages_of_attention(q, k, mask, safe):
+    """Scores, weights: by hand where not safe, the package's otherwise."""
+    scores = np.where(mask, q @ k.T, -np.inf)
+    with np.errstate(all="ignore"):
+        exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = softmax.softmax(scores)[0] if safe else exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return {"scores": scores, "weights": weights}
+
+
+def test_an_all_masked_row(rng):
+    q, k, mask = rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), np.ones((3, 4), bool)
+    mask[1], mask[2, :2] = False, False
+    found = instruments.first_not_finite(stages_of_attention(q, k, mask, safe=False))
+    assert not found and found.failures[0].name == "weights"
+    assert "row [1] of scores is −∞ throughout" in said(found)
+    assert instruments.first_not_finite(stages_of_attention(q, k, mask, safe=True))  # a partly masked row is no fault
+
+
+def test_overflow():
+    scores = np.array([[1.0, 1000.0]])
+    with np.errstate(all="ignore"):
+        exponentials = np.exp(scores)
+        bad = {"scores": scores, "exponentials": exponentials, "weights": exponentials / exponentials.sum()}
+        in_half = np.array([7e4]).astype(np.float16)
+    found = instruments.first_not_finite(bad)
+    assert [row.name for row in found.failures] == ["exponentials", "weights"]
+    assert said(found) == "overflowed to ∞" and found.failures[0].where == "[0, 1]" and "exponentials[0, 1] is ∞" in found.failures[1].verdict
+    assert not instruments.first_not_finite({"hidden": in_half})
+    assert instruments.first_not_finite({"scores": scores, "weights": softmax.softmax(scores)[0]})
+
+
+def test_zero_times_log_zero():
+    p, q = np.array([1.0, 0.0]), np.array([1.0, 0.0])
+    with np.errstate(all="ignore"):
+        log_p = np.log(p)
+        bad = {"p": p, "log p": log_p, "q log p": q * log_p}
+        repaired = {"p": p, "log p": log_p, "q log p": np.where(q > 0, q * log_p, 0)}
+    found = instruments.first_not_finite(bad)
+    assert not found and found.failures[0].name == "q log p" and "log p[1] is −∞, the logarithm of 0" in said(found)
+    assert instruments.first_not_finite(repaired)
+
+
+def test_nan_from_finite_numbers():
+    found = instruments.first_not_finite({"x": np.zeros(2), "y": np.array([np.nan, 0.0])})
+    assert "0/0" in said(found) and found.failures[0].where == "[0]"
+
+
+def test_the_learning_rate(rng):
+    params = decoder.init(CONFIG)
+    tokens = rng.integers(0, 7, (2, 6))
+    out = decoder.forward(params, CONFIG, tokens[:, :-1])
+    grads = decoder.backward(loss.cross_entropy(out.logits, tokens[:, 1:])[1], out.cache)
+
+    def step(lr):
+        return optimizer.adam(params, grads, lr=lr)[0]
+
+    found = instruments.step_sizes(params, step(1.0))
+    assert not found and all("the learning rate is too large" in row.verdict for row in found.failures)
+    assert instruments.step_sizes(params, step(1e-3))
+    gone = {name: np.full_like(value, np.nan) for name, value in params.items()}
+    assert said(instruments.step_sizes(params, gone)) == "is not finite after the step"
+
+
+# ---- layers that do not move ----
+
+
+def test_early_layers():
+    sick = {f"block.{i}.w": np.full((2, 2), 1e-2 ** (5 - i)) for i in range(6)}
+    found = instruments.layer_gradients(sick)
+    assert [row.name for row in found.failures] == ["layer 0", "layer 1", "layer 2", "layer 3"] and "hardly moves" in said(found)
+    assert instruments.layer_gradients({f"block.{i}.w": np.full(3, 1.0 + i) for i in range(6)})
+    assert not instruments.layer_gradients({"layers.0.w": np.zeros(2), "layers.1.w": np.ones(2)})
+    with pytest.raises(ValueError, match="gradients had the names w"):
+        instruments.layer_gradients({"w": np.ones(2)})
+
+
+# ---- memory ----
+
+
+def test_memory_that_grows():
+    history = []
+    found = instruments.kept_memory(lambda: history.append(np.zeros(100_000)))
+    assert not found and "grows with every call by 781" in said(found)
+    history.clear()
+    assert instruments.kept_memory(lambda: history.append(float(np.zeros(100_000).sum())))
+
+
+def test_memory_use_counts_what_is_shared_once():
+    w = np.zeros(1000)
+    report = instruments.memory_use(params={"w": w}, state=({"w": w.copy()}, {"w": w.copy(), "again": w, "twice": w}))
+    assert report["params"].worst == 8000 and report["state"].worst == 24000
+    assert report.rows[0].name == "state" and "75 %" in report.rows[0].verdict
+
+
+# ---- a loss that improves while the task does not ----
+
+
+def test_a_slice_that_fails():
+    rare = np.arange(100) < 10
+    found = instruments.by_slice(~rare, {"common": ~rare, "rare": rare})
+    assert not found and found.failures[0].name == "rare" and "0 % right of 10" in said(found)
+    assert instruments.by_slice(np.ones(100, bool), {"common": ~rare, "rare": rare})
+    with pytest.raises(ValueError, match="'empty' held no example"):
+        instruments.by_slice(rare, {"empty": np.zeros(100, bool)})
+    with pytest.raises(ValueError, match="'short' had dtype"):
+        instruments.by_slice(rare, {"short": np.zeros(3, bool)})
