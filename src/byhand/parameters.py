@@ -11,6 +11,7 @@ ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 
 def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the 2017 encoder-decoder's parameters, in the order of its forward pass."""
+    check_config(config)
     d, vocab = config.d_model, config.target_vocab
     shapes = {"source_embedding": (config.source_vocab, d), "target_embedding": (vocab, d)}
     for side, attentions in (("encoder", ("self_attention",)), ("decoder", ("self_attention", "cross_attention"))):
@@ -26,6 +27,7 @@ def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 def decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the decoder-only stack's parameters, in the order of its forward pass."""
+    check_config(config)
     shapes = {"embedding": (config.target_vocab, config.d_model)}
     for i in range(config.n_layers):
         shapes |= _prefixed(f"block.{i}.norm_1", norm_shapes(config))
@@ -35,6 +37,12 @@ def decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     if config.norm == "pre":  # a post-norm block already ends in a norm
         shapes |= _prefixed("norm", norm_shapes(config))
     return shapes | output_shapes(config)
+
+
+def check_config(config: Config) -> None:
+    """Raise ValueError for what is not a Config."""
+    if not isinstance(config, Config):
+        raise ValueError(f"config was {type(config).__name__}; it must be a byhand.Config")
 
 
 def attention_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -89,6 +97,8 @@ def draw(shapes: dict[str, tuple[int, ...]], seed: int, dtype=np.float64) -> dic
 
 def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
     """Raise ValueError for the first unknown, missing, misshapen or non-finite parameter, by name."""
+    if not isinstance(params, dict):
+        raise ValueError(f"params was {type(params).__name__}; it must be a dict of arrays")
     for name in params:
         if name not in shapes:
             raise ValueError(f"parameter {name!r} is unknown; this model has {_some(shapes)}")

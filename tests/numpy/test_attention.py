@@ -200,3 +200,33 @@ def test_shapes_that_do_not_fit(q, k, v, words):
 def test_heads_that_do_not_divide_the_width():
     with pytest.raises(ValueError, match="n_heads was 4; it must divide"):
         split_heads(np.zeros((1, 2, 6)), 4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_what_is_not_finite_is_named(name, bad):
+    values = {x: np.ones((1, 1, 2, 3)) for x in ("q", "k", "v")}
+    values[name][0, 0, 1, 2] = bad
+    with pytest.raises(ValueError, match=rf"{name} held {bad} at \(0, 0, 1, 2\); every entry must be a finite number"):
+        attention(**values)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_that_overflow(sign):
+    q = np.ones((1, 1, 2, 3))
+    with pytest.raises(ValueError, match="scores held .?inf at"), np.errstate(all="ignore"):
+        attention(q * 1e200, sign * q * 1e200, q)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", [np.full((1, 1, 2, 2), 2), np.ones((2, 2)), np.ones((5, 1, 2, 2), bool), np.ones((2, 3), bool)])
+def test_a_mask_that_cannot_be_meant(mask, causal):
+    q = np.ones((1, 1, 2, 3))
+    with pytest.raises(ValueError, match="mask had dtype .*; it must be a NumPy array of booleans that broadcasts to the scores"):
+        attention(q, q, q, mask, causal)
+
+
+def test_no_heads():
+    x = np.ones((1, 2, 4))
+    with pytest.raises(ValueError, match="n_heads was 0; it must be at least 1"):
+        multi_head_attention(x, x, *[np.eye(4)] * 4, 0)

@@ -326,3 +326,19 @@ def test_a_gradient_of_another_shape():
 def test_a_configuration_that_cannot_be_meant(choice, words):
     with pytest.raises(ValueError, match=words):
         dataclasses.replace(toy.decoder().config, **choice)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_row_whose_square_overflows_is_named(keep):
+    """Divided by its infinite size it would be a row of zeros, and the logits finite."""
+    params, config, tokens = _decoder()
+    params["block.1.feed_forward.w_2"] = params["block.1.feed_forward.w_2"] * 1e200
+    with pytest.raises(ValueError, match=r"activation 'norm\.(var|mean_square)' is the first"), np.errstate(all="ignore"):
+        decoder.forward(params, config, tokens, keep=keep)
+
+
+def test_a_gradient_that_is_not_finite():
+    params, config, tokens = _decoder()
+    out = decoder.forward(params, config, tokens)
+    with pytest.raises(ValueError, match="dlogits held nan at"):
+        decoder.backward(out.logits * np.nan, out.cache)

@@ -56,3 +56,8 @@ def test_tokens_that_are_not_integers(tokens):
 def test_an_empty_or_misshapen_batch(shape):
     with pytest.raises(ValueError, match=r"tokens had shape .*; it must be \(batch, time\), neither of them 0"):
         embedding(np.zeros(shape, int), np.zeros((3, 2)))
+
+
+def test_a_table_that_is_not_finite():
+    with pytest.raises(ValueError, match=r"table held nan at \(1, 0\)"):
+        embedding(np.array([[0]]), np.array([[1.0], [np.nan]]))

@@ -44,3 +44,16 @@ def test_a_bias_serves_every_row_and_its_gradients_add():
 def test_shapes_that_do_not_fit(x, w, b, words):
     with pytest.raises(ValueError, match=words):
         linear(np.zeros(x), np.zeros(w), np.zeros(b))
+
+
+@pytest.mark.parametrize("name", ["x", "w", "b"])
+def test_what_is_not_finite_is_named(name):
+    values = {"x": np.ones((2, 3)), "w": np.ones((3, 4)), "b": np.ones(4)}
+    values[name].flat[2] = np.nan
+    with pytest.raises(ValueError, match=f"{name} held nan at"):
+        linear(**values)
+
+
+def test_a_vector_for_a_matrix():
+    with pytest.raises(ValueError, match=r"w had shape \(3,\); it must be \(d_in, d_out\)"):
+        linear(np.ones((2, 3)), np.ones(3))

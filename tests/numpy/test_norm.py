@@ -88,3 +88,27 @@ def test_an_eps_that_cannot_be(eps):
 def test_shapes_that_do_not_fit(gamma, beta, words):
     with pytest.raises(ValueError, match=words):
         layer_norm(np.eye(3), np.ones(gamma), np.zeros(beta))
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, -3.3, 1e-200])
+@pytest.mark.parametrize("d", [2, 3, 7])
+def test_a_constant_row_under_eps_0_whose_mean_rounds(value, d):
+    with pytest.raises(ValueError, match="x has a constant row and eps was 0"):
+        layer_norm(np.full((2, d), value), np.ones(d), np.zeros(d), eps=0.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["x", "gamma", "beta"])
+def test_what_is_not_finite_is_named(name, bad):
+    values = {"x": np.array([1.0, 2.0]), "gamma": np.ones(2), "beta": np.ones(2)}
+    values[name][1] = bad
+    with pytest.raises(ValueError, match=rf"{name} held {bad} at \(1,\); every entry must be a finite number"):
+        layer_norm(**values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_whose_square_overflows_is_no_row_of_zeros(dtype):
+    large = np.sqrt(np.finfo(dtype).max) * np.array([2, -2], dtype)
+    with pytest.raises(ValueError, match="x held ±.*, whose square overflows float"):
+        layer_norm(large, np.ones(2, dtype), np.zeros(2, dtype))
+    assert np.isfinite(layer_norm(large / 8, np.ones(2, dtype), np.zeros(2, dtype))[0]).all()

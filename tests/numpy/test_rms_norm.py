@@ -80,3 +80,9 @@ def test_a_row_of_zeros():
 def test_what_cannot_be_meant(gamma, eps, words):
     with pytest.raises(ValueError, match=words):
         rms_norm(np.ones((4, 2)), gamma, eps)
+
+
+@pytest.mark.parametrize(("x", "words"), [([np.nan, 1], "x held nan"), ([1e200, 1], "x held ±1e.200, whose square overflows")])
+def test_what_is_not_finite_or_too_large(x, words):
+    with pytest.raises(ValueError, match=words):
+        rms_norm(np.array(x), np.ones(2))

@@ -126,3 +126,8 @@ def test_sinusoids_at_chosen_positions_are_rows_of_the_table():
 def test_what_cannot_be_meant(shape, choices, words):
     with pytest.raises(ValueError, match=words):
         rope(np.ones(shape), **choices)
+
+
+def test_what_is_not_finite():
+    with pytest.raises(ValueError, match=r"x held inf at \(0, 1\)"):
+        rope(np.array([[1.0, np.inf]]))

@@ -60,10 +60,21 @@ def test_a_shift_changes_nothing_and_large_entries_do_not_overflow():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_spoils_its_row_alone_and_only_where_it_takes_part(bad):
+def test_a_value_that_is_not_finite_is_refused_only_where_it_takes_part(bad):
     x = np.array([[0.0, bad, 1.0], [1.0, 2.0, 3.0]])
-    with np.errstate(invalid="ignore"):
-        y, _ = softmax(x)
-    assert np.isnan(y[0]).all() and y[1].sum() == pytest.approx(1)
+    with pytest.raises(ValueError, match=rf"x held {bad} at \(0, 1\); every entry must be a finite number"):
+        softmax(x)
     y, _ = softmax(x, np.array([True, False, True]))
     assert y[0, 1] == 0 and y[0].sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("mask", [np.array([0, 1]), np.array([0.0, 1.0]), np.ones((3, 2), bool), np.ones(3, bool), [True, False]])
+def test_a_mask_that_is_not_boolean_or_would_enlarge_x(mask):
+    with pytest.raises(ValueError, match="mask had .*; it must be a NumPy array of booleans that broadcasts to x, "):
+        softmax(np.ones((1, 2)), mask)
+
+
+@pytest.mark.parametrize(("x", "words"), [([1.0, 2.0], "x was list"), (np.array(1.0), r"x had shape \(\)"), (np.ones((2, 0)), r"x had shape \(2, 0\)")])
+def test_what_is_no_row(x, words):
+    with pytest.raises(ValueError, match=words):
+        softmax(x)

@@ -154,7 +154,7 @@ def test_shapes_that_do_not_fit(change, words):
         tiled_attention(**{name: np.ones(shape) for name, shape in shapes.items()})
 
 
-@pytest.mark.parametrize("block", [(0, 2), (2, -1), (2,), (2.0, 2)])
+@pytest.mark.parametrize("block", [(0, 2), (2, -1), (2,), (2.0, 2), 5, (True, 2)])
 def test_a_block_that_cannot_be_meant(block):
     q, k, v = _qkv(np.random.default_rng(5), 3, 3)
     with pytest.raises(ValueError, match="block was"):
@@ -164,7 +164,20 @@ def test_a_block_that_cannot_be_meant(block):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_score_that_is_not_finite(bad):
     q, k, v = _qkv(np.random.default_rng(6), 3, 3)
-    k[0, 0, 1, 0] = bad
-    q[..., 0] = 1.0
-    with pytest.raises(ValueError, match="q and k gave a score that is NaN or .inf"), np.errstate(invalid="ignore"):
-        tiled_attention(q, k, v, block=(2, 2))
+    for name, value in {"q": q, "k": k, "v": v}.items():
+        spoiled = value.copy()
+        spoiled[0, 0, 1, 0] = bad
+        with pytest.raises(ValueError, match=rf"{name} held {bad} at \(0, 0, 1, 0\)"):
+            tiled_attention(**({"q": q, "k": k, "v": v} | {name: spoiled}), block=(2, 2))
+
+
+@pytest.mark.parametrize(("sign", "words"), [(1, "NaN or .inf"), (-1, "a score of -inf")])
+def test_a_score_that_overflows(sign, words):
+    q = np.ones((1, 1, 3, 2))
+    with pytest.raises(ValueError, match=words), np.errstate(all="ignore"):
+        tiled_attention(q * 1e200, sign * q * 1e200, q, causal=True, block=(2, 2))
+
+
+def test_a_block_of_numpy_integers():
+    q = np.ones((1, 1, 3, 2))
+    np.testing.assert_array_equal(tiled_attention(q, q, q, block=[np.int64(2), 2])[0], tiled_attention(q, q, q, block=(2, 2))[0])

@@ -335,3 +335,30 @@ def test_a_single_position_a_single_head_and_a_single_class():
     out = transformer.forward(params, config, np.array([[0]]), np.array([[0]]))
     value, dlogits = loss.cross_entropy(out.logits, np.array([[0]]))
     assert value == 0 and not any(g.any() for g in transformer.backward(dlogits, out.cache).values())
+
+
+def test_an_infinity_that_relu_would_swallow_is_named():
+    """ReLU makes 0 of −∞, and the logits are finite."""
+    case = toy.lively()
+    layer = "decoder.0.feed_forward"
+    large = {f"{layer}.w_1": -1e308 * np.ones_like(case.params[f"{layer}.w_1"]), "decoder.0.norm_2.beta": np.full(case.config.d_model, 1e3)}
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=f"activation '{layer}.hidden' is the first that is not finite"):
+        _forward(case, case.params | large)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite(bad):
+    case = toy.lively()
+    out = _forward(case, case.params)
+    dlogits = np.zeros_like(out.logits)
+    dlogits[0, 0, 1] = bad
+    with pytest.raises(ValueError, match=rf"dlogits held {bad} at \(0, 0, 1\)"):
+        transformer.backward(dlogits, out.cache)
+
+
+def test_what_is_no_config_or_no_dict():
+    case = toy.lively()
+    with pytest.raises(ValueError, match="config was dict; it must be a byhand.Config"):
+        transformer.forward(case.params, {}, case.source, case.decoder_input)
+    with pytest.raises(ValueError, match="params was NoneType; it must be a dict of arrays"):
+        transformer.forward(None, case.config, case.source, case.decoder_input)

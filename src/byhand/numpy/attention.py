@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .finite import check_finite
 from .linear import LinearCache, linear, linear_backward
 from .position import RopeCache, rope, rope_backward
 from .softmax import SoftmaxCache, softmax, softmax_backward
@@ -41,11 +42,13 @@ def attention(
 
     mask (broadcast to the scores) is True where a query may attend. causal=True aligns the last query with the
     last key: query i sees keys j ≤ i + t_k − t_q. A query that may attend to nothing gets zeros.
-    Raises ValueError where the shapes do not fit. Source: Vaswani et al. 2017, equation 1.
+    Raises ValueError where the shapes do not fit, for a mask that is not boolean, and for what is not finite.
+    Source: Vaswani et al. 2017, equation 1.
     """
-    check_attention(q, k, v)
+    check_attention(q, k, v, mask)
     allowed = attention_mask(q.shape[-2], k.shape[-2], mask, causal)
     scores = (q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
+    check_finite(scores=scores)
     weights, _ = softmax(scores, allowed)
     return weights @ v, AttentionCache(q, k, v, scores, weights)
 
@@ -222,5 +225,7 @@ def merge_heads(x: Float[Array, "batch heads time d"]) -> Float[Array, "batch ti
 
 
 def _check_heads(n_heads, n_kv_heads):
+    if n_heads < 1:
+        raise ValueError(f"n_heads was {n_heads}; it must be at least 1")
     if n_kv_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")

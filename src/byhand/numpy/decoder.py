@@ -15,14 +15,17 @@ from ..parameters import ATTENTION, check_params, decoder_shapes, draw
 from .attention import MultiHeadCache, multi_head_attention, multi_head_attention_gradients
 from .embedding import EmbeddingCache, check_tokens, embedding, embedding_backward
 from .feed_forward import FeedForwardCache, FeedForwardGradients, feed_forward, feed_forward_gradients
+from .finite import checked_by_the_model
 from .linear import LinearCache, linear, linear_backward
 from .loss import check_lengths
 from .norm import LayerNormCache, RmsNormCache, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 from .position import sinusoids
 from .sampling import greedy
 from .stages import (
+    all_finite,
     attention_activations,
     attention_stages,
+    check_dlogits,
     feed_forward_activations,
     feed_forward_stages,
     named,
@@ -242,6 +245,7 @@ def forward(
     return _run(params, config, tokens, kv_cache, lengths, keep)
 
 
+@checked_by_the_model()
 def _run(params, config, tokens, kv_cache, lengths, keep):
     """forward without its checks."""
     valid = _valid(tokens, lengths, kv_cache)
@@ -249,8 +253,8 @@ def _run(params, config, tokens, kv_cache, lengths, keep):
     positions = _positions(tokens, kv_cache)
     activations = {}
 
-    def require_finite(rows):
-        if not np.isfinite(rows).all():
+    def require_finite(rows, stages):
+        if not all_finite(rows, stages):
             if not keep:  # once more, this time keeping what there is to be named
                 _run(params, config, tokens, kv_cache, lengths, keep=True)
             refuse_non_finite(activations)
@@ -264,21 +268,24 @@ def _run(params, config, tokens, kv_cache, lengths, keep):
         )  # fmt: skip
         keys.append(cache.attention.keys)
         values.append(cache.attention.values)
+        stages = _block_activations(f"block.{i}", cache, config)
         if keep:
             blocks.append(cache)
-            activations |= _block_activations(f"block.{i}", cache, config)
-        del cache  # with keep=False one block's arrays are free before the next block's are made
-        require_finite(x)
+            activations |= stages
+        require_finite(x, stages)
+        del cache, stages  # with keep=False one block's arrays are free before the next block's are made
     norm = None
     if config.norm == "pre":  # nothing has normalised the sum yet
         x, norm = _norm(x, params, "norm", config)
-        activations |= norm_activations("norm", norm, x)
+        stages = norm_activations("norm", norm, x)
+        activations |= stages
+        require_finite(x, stages)
     activations["out"] = x
 
     w_out = params["embedding"].T if config.tied else params["output.w"]
     logits, output = linear(x, w_out, params["output.b"])
     activations["logits"] = logits
-    require_finite(logits)
+    require_finite(logits, {})
     kept = Cache(token_cache, tuple(blocks), norm, output, config) if keep and kv_cache is None else None
     return Output(logits, activations if keep else {}, kept, KVCache(tuple(keys), tuple(values), valid, config, params))
 
@@ -296,8 +303,7 @@ def gradients(dlogits: Float[Array, "batch time vocab"], cache: Cache) -> Gradie
 def _gradients(dlogits, cache, keep):
     if cache is None:
         raise ValueError("cache was None; a backward needs the cache of a forward pass with keep=True and no kv_cache")
-    if dlogits.shape != cache.output.x.shape[:-1] + cache.output.w.shape[1:]:
-        raise ValueError(f"dlogits had shape {dlogits.shape}; it must be the logits'")
+    check_dlogits(dlogits, cache.output.x.shape[:-1] + cache.output.w.shape[1:])
     config = cache.config
     dx, output = linear_backward(dlogits, cache.output)
     grads = {"output.b": output["b"]}
@@ -455,6 +461,8 @@ def _check_time(config, time, kv_cache):
 
 
 def _check_kv_cache(kv_cache, params, config, batch):
+    if not isinstance(kv_cache, KVCache):
+        raise ValueError(f"kv_cache was {type(kv_cache).__name__}; it must be None or the .kv_cache of an earlier forward")
     if kv_cache.config != config:
         raise ValueError(f"kv_cache was made under another config, {kv_cache.config}; it must be {config}")
     dtype = np.result_type(*params.values())

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from .finite import check_finite
+
 Array = np.ndarray
 
 
@@ -31,10 +33,11 @@ def embedding(
 ) -> tuple[Float[Array, "batch time d_model"], EmbeddingCache]:
     """y[b, t] = √d_model · table[tokens[b, t]]
 
-    Raises ValueError for tokens that are not whole numbers, IndexError for one outside the table.
+    Raises ValueError for tokens that are not whole numbers and a table that is not finite, IndexError for a token outside it.
     Source: Vaswani et al. 2017, section 3.4.
     """
     check_tokens("tokens", tokens, len(table))
+    check_finite(table=table)
     return table[tokens] * math.sqrt(table.shape[1]), EmbeddingCache(tokens, table.shape)
 
 

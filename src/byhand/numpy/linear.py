@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from .finite import check_arrays, check_finite, inside_a_model
+
 Array = np.ndarray
 
 
@@ -20,13 +22,10 @@ def linear(
     """y = x w + b
 
     Every row of x, whatever axes stand before the last, meets the same w and b.
-    Raises ValueError where the shapes do not fit.
+    Raises ValueError where the shapes do not fit, and for what is not finite.
     """
+    _check_linear(x, w, b)
     d_in, d_out = w.shape
-    if x.shape[-1] != d_in:
-        raise ValueError(f"x had shape {x.shape}; its last axis must be w's first, {d_in}")
-    if b is not None and b.shape != (d_out,):
-        raise ValueError(f"b had shape {b.shape}; it must be ({d_out},), w's last axis")
     y = x.reshape(-1, d_in) @ w  # one large matrix product is quicker than one for each sequence
     if b is not None:
         y = y + b
@@ -44,3 +43,17 @@ def linear_backward(dy: Float[Array, "... d_out"], cache: LinearCache) -> tuple[
     if has_bias:
         grads["b"] = dy_rows.sum(axis=0)
     return (dy_rows @ w.T).reshape(x.shape), grads
+
+
+def _check_linear(x, w, b):
+    if inside_a_model():  # which has looked at the shapes of its parameters
+        return
+    values = {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b}
+    check_arrays(**values)
+    if w.ndim != 2:
+        raise ValueError(f"w had shape {w.shape}; it must be (d_in, d_out)")
+    if x.shape[-1:] != w.shape[:1]:
+        raise ValueError(f"x had shape {x.shape}; its last axis must be w's first, {len(w)}")
+    if b is not None and b.shape != w.shape[1:]:
+        raise ValueError(f"b had shape {b.shape}; it must be {w.shape[1:]}, w's last axis")
+    check_finite(**values)

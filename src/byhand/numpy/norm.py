@@ -1,9 +1,12 @@
 """Layer normalisation and RMS normalisation, over the last axis."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+
+from .finite import check_arrays, check_finite, inside_a_model
 
 Array = np.ndarray
 
@@ -22,7 +25,7 @@ def layer_norm(
     """y = γ x̂ + β,  x̂ = (x − μ) / √(σ² + ε)
 
     μ and σ² are the mean and the variance (divided by d, not d − 1) of each row.
-    Raises ValueError for ε < 0, for shapes that do not fit, and for a constant row under ε = 0.
+    Raises ValueError for ε < 0, for shapes that do not fit, for a constant row under ε = 0, and for what is not finite.
     Source: Ba, Kiros and Hinton 2016, equations 3 and 4.
     """
     _check_norm(x, gamma, eps, beta=beta)
@@ -63,8 +66,8 @@ def rms_norm(
 ) -> tuple[Float[Array, "... d"], RmsNormCache]:
     """y = γ x̂,  x̂ = x / √(mean(x²) + ε)
 
-    Layer norm without the centring and without β. Raises ValueError for ε < 0, for shapes that do not fit, and for
-    a row of zeros under ε = 0. Source: Zhang and Sennrich 2019, equation 4.
+    Layer norm without the centring and without β. Raises ValueError for ε < 0, for shapes that do not fit, for a row
+    of zeros under ε = 0, and for what is not finite. Source: Zhang and Sennrich 2019, equation 4.
     """
     _check_norm(x, gamma, eps)
     mean_square = (x * x).mean(axis=-1, keepdims=True)
@@ -91,6 +94,26 @@ def rms_norm_backward(dy: Float[Array, "... d"], cache: RmsNormCache) -> tuple[F
 def _check_norm(x, gamma, eps, **others):
     if not 0 <= eps < np.inf:
         raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
-    for name, value in {"gamma": gamma, **others}.items():
+    if not inside_a_model():  # which has looked at the shapes of its parameters
+        _check_entry(x, gamma=gamma, **others)
+    if eps == 0 and "beta" in others and (x == x[..., :1]).all(axis=-1).any():  # the mean of equal numbers can round to another one
+        raise ValueError("x has a constant row and eps was 0; such a row has no direction to normalise: eps must be above 0")
+
+
+def _check_entry(x, **others):
+    check_arrays(x=x, **others)
+    if not x.ndim or not x.shape[-1]:
+        raise ValueError(f"x had shape {x.shape}; it must be (..., d) with a d of at least 1")
+    for name, value in others.items():
         if value.shape != x.shape[-1:]:
             raise ValueError(f"{name} had shape {value.shape}; it must be {x.shape[-1:]}, x's last axis")
+    check_finite(x=x, **others)
+    if x.size and x.dtype.kind == "f":
+        _check_size(x)
+
+
+def _check_size(x):
+    """A square that overflows would divide its row by infinity, and leave a row of zeros."""
+    largest = np.abs(x).max()
+    if largest > math.sqrt(np.finfo(x.dtype).max / x.shape[-1]) / 2:
+        raise ValueError(f"x held ±{largest}, whose square overflows {x.dtype}; its rows must be small enough to be squared and summed")

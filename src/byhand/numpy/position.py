@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from .finite import check_arrays, check_finite
+
 Array = np.ndarray
 
 PAIRINGS = ("interleaved", "half")
@@ -16,10 +18,7 @@ def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
     float64. Raises ValueError for a length below 1 or an odd d_model.
     Source: Vaswani et al. 2017, section 3.5.
     """
-    if length < 1:
-        raise ValueError(f"length was {length}; it must be at least 1")
-    if d_model < 2 or d_model % 2:
-        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
+    _check_sinusoidal(length, d_model)
     return sinusoids(np.arange(length), d_model)
 
 
@@ -85,13 +84,23 @@ def _pairs(x, pairing):
     return x[..., :half], x[..., half:]
 
 
+def _check_sinusoidal(length, d_model):
+    for name, value in (("length", length), ("d_model", d_model)):
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+            raise ValueError(f"{name} was {value!r}; it must be a whole number of at least 1")
+    if d_model % 2:
+        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
+
+
 def _check_rope(x, positions, base, pairing):
     if pairing not in PAIRINGS:
         raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
+    check_arrays(x=x)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise ValueError(f"x had shape {x.shape}; it must be (..., time, d) with an even d, since coordinates rotate in pairs")
     if not 0 < base < np.inf:
         raise ValueError(f"base was {base}; it must be a finite number above 0")
+    check_finite(x=x)
     time = x.shape[-2]
     if positions is None:
         return np.arange(time)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .finite import check_arrays, check_mask, inside_a_model, refuse
+
 Array = np.ndarray
 
 
@@ -17,8 +19,9 @@ def softmax(x: Float[Array, "... n"], mask: Bool[Array, "... n"] | None = None) 
 
     mask (broadcast to x) is True where an entry takes part; the others are exactly 0, as if x were −∞ there.
     A row with nothing left is all zeros. The shift by the largest allowed entry changes nothing but keeps e^x finite.
-    NaN or +∞ in a place that takes part makes its row NaN; the model's forward says which activation was the first.
+    Raises ValueError for NaN or +∞ in a place that takes part, and for a mask that is not boolean or does not fit x.
     """
+    _check_softmax(x, mask)
     if mask is not None:
         x = np.where(mask, x, -np.inf)
     peak = x.max(axis=-1, keepdims=True)
@@ -37,3 +40,17 @@ def softmax_backward(dy: Float[Array, "... n"], cache: SoftmaxCache) -> tuple[Fl
     """
     y = cache.y
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True)), {}
+
+
+def _check_softmax(x, mask):
+    if inside_a_model():
+        return
+    check_arrays(x=x)
+    if not x.ndim or not x.shape[-1]:
+        raise ValueError(f"x had shape {x.shape}; it must be (..., n) with an n of at least 1")
+    spoiled = ~(x < np.inf)  # NaN is not below anything
+    if mask is not None:
+        check_mask(mask, x.shape, "x")
+        spoiled &= mask
+    if spoiled.any():
+        refuse("x", x, spoiled)

@@ -4,6 +4,7 @@ import numpy as np
 
 from .attention import MultiHeadCache, MultiHeadGradients
 from .feed_forward import FeedForwardCache, FeedForwardGradients
+from .finite import check_arrays, check_finite, is_finite
 from .norm import LayerNormCache, RmsNormCache
 
 Array = np.ndarray
@@ -52,6 +53,23 @@ def feed_forward_stages(name: str, dout: Array, gradients: FeedForwardGradients)
     """The gradients of the same stages, from the last to the first."""
     gate = {} if gradients.gate is None else dict(gate=gradients.gate)
     return named(name, dict(out=dout, active=gradients.active) | gate | dict(hidden=gradients.hidden))
+
+
+# An infinity here can end as a weight of 0, an inactive unit or a row of zeros, and never reach what is computed from it.
+_SWALLOWED = (".scores", ".hidden", ".var", ".mean_square")
+
+
+def all_finite(rows: Array, activations: Arrays) -> bool:
+    """Whether these rows and every activation on the way to them, as far as it does not show in them, are finite."""
+    return is_finite(rows) and all(is_finite(value) for name, value in activations.items() if name.endswith(_SWALLOWED))
+
+
+def check_dlogits(dlogits: Array, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless dlogits is an array of the logits' shape that is finite throughout."""
+    check_arrays(dlogits=dlogits)
+    if dlogits.shape != shape:
+        raise ValueError(f"dlogits had shape {dlogits.shape}; it must be the logits', {shape}")
+    check_finite(dlogits=dlogits)
 
 
 def refuse_non_finite(activations: Arrays) -> None:

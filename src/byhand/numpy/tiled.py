@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from .finite import check_arrays, check_finite, check_mask, inside_a_model
+
 Array = np.ndarray
 
 
@@ -116,6 +118,8 @@ def _future(rows, keys, q, k):
 
 def _tile_scores(q, k, rows, keys, scale, causal):
     scores = q[:, :, rows] @ k[:, :, keys].swapaxes(-1, -2) * scale
+    if not inside_a_model() and (scores == -np.inf).any():  # before the mask puts its own in
+        raise ValueError("q and k gave a score of -inf: their product overflows; softmax needs finite numbers")
     first_key_hidden = rows.start + k.shape[2] - q.shape[2] + 1  # from the first query of the tile
     if causal and keys.stop > first_key_hidden:  # the tile crosses the diagonal
         past = np.tri(rows.stop - rows.start, keys.stop - keys.start, first_key_hidden - 1 - keys.start, dtype=bool)
@@ -123,17 +127,24 @@ def _tile_scores(q, k, rows, keys, scale, causal):
     return scores
 
 
-def check_attention(q, k, v):
-    """Raise ValueError unless q, k and v fit together as attention needs them."""
+def check_attention(q, k, v, mask=None):
+    """Raise ValueError unless q, k, v and the mask fit together as attention needs them, and are finite."""
+    if inside_a_model():  # which has looked at the shapes of its parameters
+        return
+    check_arrays(q=q, k=k, v=v)
     for name, value in (("q", q), ("k", k), ("v", v)):
-        if value.ndim != 4:
-            raise ValueError(f"{name} had shape {value.shape}; it must be (batch, heads, time, width)")
+        if value.ndim != 4 or 0 in value.shape:
+            raise ValueError(f"{name} had shape {value.shape}; it must be (batch, heads, time, width), none of them 0")
     if k.shape[:2] != q.shape[:2] or k.shape[-1] != q.shape[-1]:
         raise ValueError(f"k had shape {k.shape}; batch, heads and width must be q's, {q.shape}")
     if v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v had shape {v.shape}; batch, heads and time must be k's, {k.shape}")
+    if mask is not None:
+        check_mask(mask, (*q.shape[:3], k.shape[2]), "the scores")
+    check_finite(q=q, k=k, v=v)
 
 
 def _check_block(block):
-    if len(block) != 2 or not all(isinstance(size, int) and size >= 1 for size in block):
+    sizes = block if isinstance(block, (tuple, list)) and len(block) == 2 else (0,)
+    if not all(hasattr(size, "__index__") and not isinstance(size, bool) and size >= 1 for size in sizes):
         raise ValueError(f"block was {block}; it must be two whole numbers of at least 1, queries and keys")

@@ -9,17 +9,20 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..config import Config
-from ..parameters import ATTENTION, check_params, draw, encoder_decoder_shapes
+from ..parameters import ATTENTION, check_config, check_params, draw, encoder_decoder_shapes
 from .attention import MultiHeadCache, multi_head_attention, multi_head_attention_gradients
 from .embedding import EmbeddingCache, check_tokens, embedding, embedding_backward
 from .feed_forward import FeedForwardCache, feed_forward, feed_forward_gradients
+from .finite import checked_by_the_model
 from .linear import LinearCache, linear, linear_backward
 from .loss import check_lengths
 from .norm import LayerNormCache, layer_norm, layer_norm_backward
 from .position import sinusoidal
 from .stages import (
+    all_finite,
     attention_activations,
     attention_stages,
+    check_dlogits,
     feed_forward_activations,
     feed_forward_stages,
     named,
@@ -215,6 +218,7 @@ def init(config: Config, seed: int = 0, dtype=np.float64) -> Arrays:
     return draw(encoder_decoder_shapes(_supported(config)), seed, dtype)
 
 
+@checked_by_the_model()
 def forward(
     params: Arrays,
     config: Config,
@@ -256,7 +260,7 @@ def forward(
     w_out = params["target_embedding"].T if config.tied else params["output.w"]
     logits, output = linear(x, w_out, params["output.b"])
     activations["logits"] = logits
-    if not np.isfinite(logits).all():
+    if not all_finite(logits, activations):
         refuse_non_finite(activations)
     cache = Cache(source_cache, tuple(encoder), target_cache, tuple(decoder), output, config.tied, tuple(shapes))
     return Output(logits, activations, cache)
@@ -273,8 +277,7 @@ def gradients(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Gr
 
 
 def _gradients(dlogits, cache, keep):
-    if dlogits.shape != cache.output.x.shape[:-1] + cache.output.w.shape[1:]:
-        raise ValueError(f"dlogits had shape {dlogits.shape}; it must be the logits'")
+    check_dlogits(dlogits, cache.output.x.shape[:-1] + cache.output.w.shape[1:])
     dx, output = linear_backward(dlogits, cache.output)
     grads = {"output.b": output["b"]}
     stages = {"logits": dlogits, "decoder.out": dx}
@@ -366,6 +369,7 @@ def _decoder_activations(layer, cache: DecoderLayerCache):
 
 
 def _supported(config: Config) -> Config:
+    check_config(config)
     only = {"norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none")}
     for name, allowed in only.items():
         if getattr(config, name) not in allowed:

@@ -4,7 +4,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..config import Config
-from ..parameters import draw, encoder_decoder_shapes
+from ..parameters import check_config, draw, encoder_decoder_shapes
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
 from .feed_forward import FeedForward
@@ -133,6 +133,7 @@ def _attention(config):
 
 
 def _supported(config):
+    check_config(config)
     only = {
         "norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none"), "n_kv_heads": (config.n_heads,),
     }  # fmt: skip
