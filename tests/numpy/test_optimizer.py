@@ -100,3 +100,24 @@ def test_a_schedule_that_cannot_be(arguments, words):
 def test_what_cannot_be_meant(grads, options, words):
     with pytest.raises(ValueError, match=words):
         adam({"w": np.zeros(2)}, grads, **options)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"params": {"w": np.array([np.nan, 1])}}, "parameter 'w' holds a value that is not finite"),
+    ({"grads": {"w": np.array([1e200, 1])}}, "the gradient of 'w' held an entry whose square overflows float64"),
+    ({"grads": {"w": np.array([0.0, 1])}, "eps": 0.0}, "eps was 0 and an entry of the gradient of 'w' was always 0"),
+    ({"betas": (0.9, 0.9, 0.9)}, "betas was"),
+    ({"lr": None}, "lr was None"),
+    ({"state": {}}, "state was dict; it must be None or the AdamState"),
+    ({"state": adam({"b": np.ones(1)}, {"b": np.ones(1)})[1]}, "state.m must have params' names; only one of them has b, w"),
+    ({"state": adam({"w": np.ones(1)}, {"w": np.ones(1)})[1]}, r"state.m of 'w' had shape \(1,\)"),
+])  # fmt: skip
+def test_what_would_travel_into_the_parameters(change, words):
+    with pytest.raises(ValueError, match=words):
+        adam(**({"params": {"w": np.ones(2)}, "grads": {"w": np.ones(2)}} | change))
+
+
+@pytest.mark.parametrize("size", [{"step": float("nan")}, {"d_model": float("nan")}])
+def test_a_schedule_of_nan(size):
+    with pytest.raises(ValueError, match="was nan; it must be at least 1"):
+        noam(**({"step": 1, "d_model": 8} | size))

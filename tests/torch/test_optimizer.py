@@ -36,3 +36,8 @@ def test_adam_with_the_schedule_walks_as_numpys(rng, differ, fused):
         for name, tensor in tensors.items():
             assert differ(tensor, params[name]) < 1e-12, (step, name)
     assert np.isclose(rate.get_last_lr()[0], noam(7, 8, warmup=3))
+
+
+def test_a_schedule_of_nan():
+    with pytest.raises(ValueError, match="step was nan"):
+        noam(float("nan"), 8)

@@ -1,9 +1,12 @@
 """Adam, and the paper's learning-rate schedule."""
 
 import math
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
+
+from .finite import is_finite
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -22,7 +25,7 @@ def noam(step: int, d_model: int, warmup: int = 4000) -> float:
     Raises ValueError for a step, width or warm-up below 1. Source: Vaswani et al. 2017, equation 3.
     """
     for name, value in (("step", step), ("d_model", d_model), ("warmup", warmup)):
-        if value < 1:
+        if not value >= 1:  # NaN is not at least 1 either
             raise ValueError(f"{name} was {value}; it must be at least 1")
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
@@ -39,11 +42,11 @@ def adam(
 
     m ← β₁ m + (1 − β₁) g and v ← β₂ v + (1 − β₂) g². Without a state this is step t = 1, from m = v = 0.
     Returns new params and the new state; what was passed in stays as it was.
-    Raises ValueError where names or shapes of params and grads differ, for a gradient that is not finite, and for
-    lr < 0, betas outside [0, 1) or ε < 0.
+    Raises ValueError where names or shapes of params, grads and state differ, for what is not finite or would not
+    be after it (a square that overflows, 0/0 under ε = 0), and for lr < 0, betas outside [0, 1) or ε < 0.
     Source: Kingma and Ba 2015, algorithm 1; the constants are Vaswani et al. 2017's, section 5.3.
     """
-    _check_adam(params, grads, lr, betas, eps)
+    _check_adam(params, grads, state, lr, betas, eps)
     t, m, v = _start(params) if state is None else state
     t += 1
     beta_1, beta_2 = betas
@@ -81,18 +84,40 @@ def _in_pieces(rule, *arrays, size=2**14):
     return [result.reshape(first.shape) for result in results]
 
 
-def _check_adam(params, grads, lr, betas, eps):
-    if params.keys() != grads.keys():
-        odd = sorted(params.keys() ^ grads.keys())
-        raise ValueError(f"grads must have params' names; only one of them has {', '.join(odd[:4])}")
-    for name, g in grads.items():
-        if g.shape != params[name].shape:
-            raise ValueError(f"the gradient of {name!r} had shape {g.shape}; it must be the parameter's, {params[name].shape}")
-        if not math.isfinite(np.vdot(g, g)) and not np.isfinite(g).all():
-            raise ValueError(f"the gradient of {name!r} holds a value that is not finite; every entry must be a finite number")
-    if not 0 <= lr < math.inf:
-        raise ValueError(f"lr was {lr}; it must be a finite number of at least 0")
-    if not all(0 <= beta < 1 for beta in betas):
+def _check_adam(params, grads, state, lr, betas, eps):
+    if not isinstance(lr, Real) or not 0 <= lr < math.inf:
+        raise ValueError(f"lr was {lr!r}; it must be a finite number of at least 0")
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise ValueError(f"betas was {betas}; both must lie in [0, 1)")
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
+    if not isinstance(eps, Real) or not 0 <= eps < math.inf:
+        raise ValueError(f"eps was {eps!r}; it must be a finite number of at least 0")
+    if state is not None and not isinstance(state, AdamState):
+        raise ValueError(f"state was {type(state).__name__}; it must be None or the AdamState that the last call returned")
+    _check_names("grads", grads, params)
+    for name, g in grads.items():
+        _check_entries("the gradient of", name, g, params[name].shape)
+        _check_entries("parameter", name, params[name], params[name].shape)
+        if not math.isfinite(np.vdot(g, g)) and np.abs(g).max() > math.sqrt(np.finfo(g.dtype).max):
+            raise ValueError(f"the gradient of {name!r} held an entry whose square overflows {g.dtype}; it must be smaller")
+    for part, moments in (() if state is None else (("m", state.m), ("v", state.v))):
+        _check_names(f"state.{part}", moments, params)
+        for name, moment in moments.items():
+            if moment.shape != params[name].shape:
+                raise ValueError(f"state.{part} of {name!r} had shape {moment.shape}; it must be the parameter's, {params[name].shape}")
+    if eps == 0:
+        for name, g in grads.items():
+            if not (g * g if state is None else state.v[name] + g * g).all():
+                raise ValueError(f"eps was 0 and an entry of the gradient of {name!r} was always 0, which gives 0/0; eps must be above 0")
+
+
+def _check_names(what, found, params):
+    if params.keys() != found.keys():
+        odd = sorted(params.keys() ^ found.keys())
+        raise ValueError(f"{what} must have params' names; only one of them has {', '.join(odd[:4])}")
+
+
+def _check_entries(what, name, value, shape):
+    if value.shape != shape:
+        raise ValueError(f"{what} {name!r} had shape {value.shape}; it must be the parameter's, {shape}")
+    if not is_finite(value):
+        raise ValueError(f"{what} {name!r} holds a value that is not finite; every entry must be a finite number")

@@ -8,8 +8,8 @@ from torch import nn
 
 def noam(step: int, d_model: int, warmup: int = 4000) -> float:
     """lr(t) = d_model^(−1/2) · min(t^(−1/2), t · warmup^(−3/2)), t = 1, 2, …     (Vaswani et al. 2017, equation 3)"""
-    if step < 1 or warmup < 1:
-        raise ValueError(f"step was {step} and warmup {warmup}; both must be at least 1")
+    if not (step >= 1 and d_model >= 1 and warmup >= 1):
+        raise ValueError(f"step was {step}, d_model {d_model} and warmup {warmup}; each must be at least 1")
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
