@@ -1,6 +1,7 @@
 """Sizes and choices of a model, checked once, here."""
 
 from dataclasses import dataclass
+from numbers import Real
 
 NORMS = ("post", "pre")
 NORM_KINDS = ("layer", "rms")
@@ -70,8 +71,10 @@ class Config:
         _one_of("norm_kind", self.norm_kind, NORM_KINDS)
         _one_of("positions", self.positions, POSITIONS)
         _one_of("activation", self.activation, ACTIVATIONS)
-        if not 0 <= self.eps < float("inf"):  # also refuses NaN
-            raise ValueError(f"eps was {self.eps}; it must be a finite number of at least 0")
+        if not isinstance(self.tied, bool):
+            raise ValueError(f"tied was {self.tied!r}; it must be True or False")
+        if not isinstance(self.eps, Real) or not 0 <= self.eps < float("inf"):  # also refuses NaN
+            raise ValueError(f"eps was {self.eps!r}; it must be a finite number of at least 0")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model was {self.d_model}; with sinusoidal positions it must be even (sine and cosine in pairs)")
         if self.positions == "rope" and self.d_k % 2:

@@ -161,3 +161,17 @@ def test_logits_that_are_not_finite(bad):
     logits[1, 0, 2] = bad
     with pytest.raises(ValueError, match=rf"logits held {bad} at \(1, 0, 2\); they must be finite"):
         cross_entropy(logits, TARGETS)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"logits": [[[0.0, 1.0]]]}, "logits was list; it must be a NumPy array"),
+    ({"logits": np.zeros((1, 1, 2), int)}, "logits had dtype int64; it must be a floating-point array"),
+    ({"logits": np.zeros((1, 1, 0))}, r"logits \(1, 1, 0\)"),
+    ({"targets": [[0]]}, "targets was list; it must be a NumPy array"),
+    ({"smoothing": None}, "smoothing was None"),
+    ({"smoothing": "0.1"}, "smoothing was '0.1'"),
+    ({"ignore_index": 0.5}, "ignore_index was 0.5; it must be a whole number"),
+])  # fmt: skip
+def test_a_kind_that_cannot_be_meant(change, words):
+    with pytest.raises(ValueError, match=words):
+        cross_entropy(**({"logits": np.zeros((1, 1, 2)), "targets": np.array([[1]])} | change))

@@ -1,9 +1,12 @@
 """Cross-entropy with label smoothing, and its gradient p − q; the next-token shift."""
 
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+
+from .finite import check_arrays
 
 Array = np.ndarray
 
@@ -71,6 +74,8 @@ def position_weights(
     steps = np.arange(time)
     scored = steps == ends[:, None] - 1 if reduction == "last" else steps < ends[:, None]
     if ignore_index is not None:
+        if not isinstance(ignore_index, Integral):
+            raise ValueError(f"ignore_index was {ignore_index!r}; it must be a whole number")
         scored = scored & (targets != ignore_index)
     if mask is not None:
         scored = scored & check_mask("mask", mask, targets)
@@ -129,14 +134,17 @@ def check_lengths(name: str, lengths: Int[Array, "batch"], batch: int, time: int
 
 
 def _check_loss(logits, targets, smoothing, reduction):
-    if logits.ndim != 3 or targets.shape != logits.shape[:2]:
+    check_arrays(logits=logits, targets=targets)
+    if logits.ndim != 3 or not logits.shape[2] or targets.shape != logits.shape[:2]:
         raise ValueError(
             f"targets had shape {targets.shape} and logits {logits.shape}; they must be (batch, time) and (batch, time, vocab)"
         )
+    if logits.dtype.kind != "f":
+        raise ValueError(f"logits had dtype {logits.dtype}; it must be a floating-point array")
     if targets.dtype.kind not in "iu":
         raise ValueError(f"targets had dtype {targets.dtype}; it must be an array of integers")
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing was {smoothing}; it must lie in [0, 1)")
+    if not isinstance(smoothing, Real) or not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing was {smoothing!r}; it must lie in [0, 1)")
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")
     if not np.isfinite(logits).all():
