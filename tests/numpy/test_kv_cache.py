@@ -277,3 +277,9 @@ def test_the_worked_decoder_goes_on_from_its_padded_prompt():
     out = decoder.forward(case.params, case.config, case.decoder_input, lengths=case.target_lengths)
     assert out.kv_cache.valid.sum(axis=1).tolist() == case.target_lengths.tolist()
     assert decoder.forward(case.params, case.config, case.decoder_input[:, :1], out.kv_cache).kv_cache.time == 8
+
+
+def test_what_is_no_cache():
+    params, config, _ = _model()
+    with pytest.raises(ValueError, match="kv_cache was dict; it must be None or the .kv_cache of an earlier forward"):
+        decoder.forward(params, config, np.array([[1]]), {})

@@ -43,3 +43,9 @@ def test_a_row_without_spread_needs_eps():
 def test_the_modules_hold_gamma_and_beta():
     assert list(LayerNorm(4).state_dict()) == ["gamma", "beta"]
     assert list(RMSNorm(4).state_dict()) == ["gamma"]
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7])
+def test_a_constant_row_under_eps_0_whose_mean_rounds(value):
+    with pytest.raises(ValueError, match="x had a constant row and eps was 0"):
+        layer_norm(torch.full((2, 3), value, dtype=torch.float64), torch.ones(3), torch.zeros(3), eps=0.0)
