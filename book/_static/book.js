@@ -1,8 +1,9 @@
 // Formulas and boxes that are wider than their place scroll there, and can then be reached by keyboard.
 (() => {
-  const boxes = ".cell_input pre, .cell_output pre, .highlight pre, .byhand-output, .pst-scrollable-table-container";
+  const boxes = ".byhand-output, .pst-scrollable-table-container, .cell_input pre, .cell_output pre, .highlight pre";
 
   const roomFor = (formula) => {
+    if (formula.hasAttribute("display")) return formula.clientWidth;
     let place = formula.parentElement;
     while (getComputedStyle(place).display === "inline") place = place.parentElement;
     return place.clientWidth;
@@ -11,7 +12,7 @@
     for (const box of document.querySelectorAll(boxes)) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     }
-    for (const formula of document.querySelectorAll("mjx-container")) {
+    for (const formula of document.querySelectorAll("mjx-container:has(> svg)")) {
       const wide = formula.querySelector("svg").getBoundingClientRect().width > roomFor(formula);
       formula.classList.toggle("wide", wide);
       // MathJax puts every formula into the tab order, for its menu; a page has dozens.
@@ -21,5 +22,7 @@
   };
   window.addEventListener("load", () => (window.MathJax?.startup?.promise ?? Promise.resolve()).then(update));
   window.addEventListener("resize", update);
+  // The sidebar slides after a resize, and takes or gives room once the event is over.
+  window.addEventListener("load", () => new ResizeObserver(update).observe(document.querySelector("article") ?? document.body));
   document.addEventListener("toggle", update, true);
 })();
