@@ -179,3 +179,20 @@ def test_a_slice_that_fails():
         instruments.by_slice(rare, {"empty": np.zeros(100, bool)})
     with pytest.raises(ValueError, match="'short' had dtype"):
         instruments.by_slice(rare, {"short": np.zeros(3, bool)})
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: instruments.overlap(["a"], []), "validation held no example"),
+        (lambda: instruments.step_sizes({"w": np.ones((2, 2))}, {"v": np.ones((2, 2))}), "only one of them has v, w"),
+        (lambda: instruments.kept_memory(lambda: None, times=1), "times was 1"),
+        (lambda: instruments.first_not_finite({"x": "text"}), "x was str"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

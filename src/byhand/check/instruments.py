@@ -49,9 +49,12 @@ def shifted(inputs: Int[Array, "batch time"], targets: Int[Array, "batch time"])
 def overlap(training: Iterable[Any], validation: Iterable[Any]) -> Report:
     """|{v in validation: v in training}| = 0
 
-    Examples are anything that compares by its contents: strings, tuples, arrays (compared entry by entry).
+    Examples are anything that compares by its contents: strings, tuples, arrays (compared entry by entry). Raises ValueError for
+    no validation examples.
     """
     seen, held_out = {_key(example) for example in training}, [_key(example) for example in validation]
+    if not held_out:
+        raise ValueError("validation held no example; it must hold at least one")
     places = [i for i, example in enumerate(held_out) if example in seen]
     if not places:
         row = Row("validation", True, 0.0, "", f"none of {len(held_out)} examples is in the training set")
@@ -94,7 +97,10 @@ def step_sizes(before: Mapping[str, Any], after: Mapping[str, Any], limit: float
     """|Δw| / |w| ≤ limit for every weight matrix: how far one step has moved it, relative to its own size
 
     A healthy step is a hundredth or less; near 1 the step replaces what it should correct. Vectors, which may start at 0, are left out.
+    Raises ValueError where the names differ.
     """
+    if before.keys() != after.keys():
+        raise ValueError(f"after must have before's names; only one of them has {', '.join(sorted(map(str, before.keys() ^ after.keys()))[:4])}")
     rows = []
     for name, value in before.items():
         old, new = as_floats(value, name), as_floats(after[name], name)
@@ -141,8 +147,10 @@ def layer_gradients(gradients: Mapping[str, Any], ratio: float = 1e-3) -> Report
 def kept_memory(step: Callable[[], Any], times: int = 5, slack: int = 1 << 16) -> Report:
     """held after n calls − held after 1 call ≤ slack · (n − 1): what a step leaves behind, by Python's own count
 
-    Counts what Python and NumPy allocate, not what PyTorch does on its own. slack in bytes a call.
+    Counts what Python and NumPy allocate, not what PyTorch does on its own. slack in bytes a call. Raises ValueError for times below 2.
     """
+    if times < 2:
+        raise ValueError(f"times was {times}; it must be at least 2, so that there is something to compare")
     step()  # what is made once, such as an optimizer's state, is not growth
     gc.collect()
     running = tracemalloc.is_tracing()
