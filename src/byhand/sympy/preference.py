@@ -56,7 +56,7 @@ def dpo_derivation(answers: int = 3) -> dict[str, Derivation]:
         "drejected": derive("DPO", y, pair, "rejected", sp.Matrix([[beta * s]]), stated, r"d\ell_l = \beta\,\sigma(-m)", where=where),
         "dlogits": derive(
             "DPO on a policy over whole answers", over, {"logits": z} | fixed, "logits", -beta * s * unit,
-            stated + r",\quad \ell = \log \operatorname{softmax}(z)", r"dz = -\beta\,\sigma(-m)\,(e_w - e_l)", where=where_z,
+            r"L = -\log \sigma(m)", r"dz = -\beta\,\sigma(-m)\,(e_w - e_l)", where=where_z,
         ),
     }  # fmt: skip
 
@@ -73,5 +73,5 @@ def expected_reward_derivation(answers: int = 3) -> dict[str, Derivation]:
     rule = sp.Matrix(1, answers, lambda _, k: p[k] * (a[k] - mean))
     where = {p[k]: policy[k] for k in range(answers)} | {a[k]: r[k] - beta * sp.log(p[k] / reference[k]) for k in range(answers)}
     inputs = {"logits": z, "reference": reference, "reward": r, "beta": sp.Matrix([[beta]])}
-    stated, formula = r"J = \textstyle\sum_y \pi_y\,\big(r_y - \beta \log(\pi_y/\rho_y)\big)", r"dz_k = \pi_k\,(A_k - \textstyle\sum_y \pi_y A_y)"
+    stated, formula = r"J = \textstyle\sum_y \pi_y A_y", r"dz_k = \pi_k\,(A_k - \textstyle\sum_y \pi_y A_y)"
     return {"dlogits": derive("reward less KL", sp.ImmutableMatrix([[value]]), inputs, "logits", rule, stated, formula, where=where)}
