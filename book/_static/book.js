@@ -21,8 +21,13 @@
     }
   };
   window.addEventListener("load", () => (window.MathJax?.startup?.promise ?? Promise.resolve()).then(update));
-  window.addEventListener("resize", update);
-  // The sidebar slides after a resize, and takes or gives room once the event is over.
-  window.addEventListener("load", () => new ResizeObserver(update).observe(document.querySelector("article") ?? document.body));
+  // The article also changes its width when a sidebar does, after the window. What scrolls changes its height, which is no reason to look again.
+  const article = document.querySelector("article") ?? document.body;
+  let width = article.clientWidth;
+  new ResizeObserver(() => requestAnimationFrame(() => {
+    if (article.clientWidth === width) return;
+    width = article.clientWidth;
+    update();
+  })).observe(article);
   document.addEventListener("toggle", update, true);
 })();
