@@ -17,6 +17,7 @@ PLACES = (
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # containers give little shared memory, and a browser that runs out of it dies
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -47,9 +47,9 @@ AXE_ARTICLE = {"include": [["main"]], "exclude": [["mjx-container"], ["pre"], ["
 COLOURS = {"runOnly": ["color-contrast"]}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tab(chromium, served):
-    """One tab, reused: it notes what goes wrong, and lets nothing out of the site."""
+    """A tab that notes what goes wrong, and lets nothing out of the site."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
     page = context.new_page()
     page.complaints = []
