@@ -3,9 +3,9 @@
 from typing import Any
 
 from byhand.worked import formatting as f
-from byhand.worked.display import Written, aligned, pad
+from byhand.worked.display import Written, aligned
 from byhand.worked.matrices import GAP, TERMS_SHOWN, kept
-from byhand.worked.vectors import centred, like, mean, only_finite, row, shown, simplified
+from byhand.worked.vectors import centred, like, mean, named_rows, only_finite, row, simplified
 
 
 def softmax_backward_row(dy: Any, y: Any, digits: int = 3, names: tuple[str, str, str] = ("ds", "dp", "p")) -> Written:
@@ -58,7 +58,4 @@ def layer_norm_backward_row(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5,
         (r"\sqrt{\sigma^2 + \varepsilon}", "√(σ² + ε)", root, None),
         ("dx", "dx", dx, scale / f.decimal_of(root)),
     ]
-    width = max(len(name) for _, name, _, _ in rows)
-    latex = [f"{name} &= {shown(value, digits, own, 'latex')}" for name, _, value, own in rows]
-    text = [f"{pad(name, width)} = {shown(value, digits, own, 'text')}" for _, name, value, own in rows]
-    return Written("\n".join(text), aligned(latex), value=dx)
+    return named_rows(rows, digits, value=dx)

@@ -10,7 +10,7 @@ from byhand.worked import formatting as f
 from byhand.worked.display import Written, aligned, pad
 from byhand.worked.matrices import TERMS_SHOWN
 from byhand.worked.rows import average
-from byhand.worked.vectors import like, mean, only_finite, row, shown, sqrt
+from byhand.worked.vectors import like, mean, named_rows, only_finite, row, shown, sqrt
 
 
 def rms_norm_row(x: Any, gamma: Any = None, eps: Any = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN) -> Written:
@@ -70,10 +70,7 @@ def rms_norm_backward_row(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5, d
         (r"\sqrt{\operatorname{mean}(x^2) + \varepsilon}", "√(mean(x²) + ε)", root, None),
         ("dx", "dx", dx, scale / f.decimal_of(root)),
     ]
-    width = max(len(name) for _, name, _, _ in rows)
-    latex = [f"{name} &= {shown(value, digits, own, 'latex')}" for name, _, value, own in rows]
-    text = [f"{pad(name, width)} = {shown(value, digits, own, 'text')}" for _, name, value, own in rows]
-    return Written("\n".join(text), aligned(latex), value=dx)
+    return named_rows(rows, digits, value=dx)
 
 
 def rope_row(x: Any, position: int, base: float = 10000.0, pairing: str = "interleaved", digits: int = 3) -> Written:

@@ -6,6 +6,7 @@ import numbers
 import numpy as np
 
 from byhand.worked import formatting as f
+from byhand.worked.display import Written, aligned, pad
 from byhand.worked.matrices import GAP, TERMS_SHOWN, kept
 
 
@@ -103,3 +104,11 @@ def shown(value, digits: int, scale: float | None, form: str, limit: int | None 
     dots, left, right, comma = (r"\cdots", r"\left[", r"\right]", r",\; ") if form == "latex" else ("…", "[", "]", ", ")
     entries = f.entries(value, digits, form, scale)
     return left + comma.join(dots if k is GAP else entries[k] for k in kept(len(value), limit)) + right
+
+
+def named_rows(rows: list[tuple], digits: int, value) -> Written:
+    """One line for each (LaTeX name, plain name, number or row, scale), under one another; value is what they come to."""
+    width = max(len(name) for _, name, _, _ in rows)
+    latex = [f"{name} &= {shown(number, digits, own, 'latex')}" for name, _, number, own in rows]
+    text = [f"{pad(name, width)} = {shown(number, digits, own, 'text')}" for _, name, number, own in rows]
+    return Written("\n".join(text), aligned(latex), value=value)
