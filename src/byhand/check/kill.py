@@ -290,7 +290,7 @@ def kill_matrix(mistakes: Iterable[Mistake] | None = None, witnesses: Mapping[st
 def floor(case: toy.Case) -> float:
     """The entropy of the smoothed target: the least that the loss can be."""
     q = loss.smoothed_targets(np.array(0), case.config.target_vocab, case.smoothing)
-    return float(-(q * np.log(q)).sum())
+    return float(loss.entropy(q))
 
 
 def training(case: toy.Case, steps: int = 100, lr: float = 0.01) -> list[float]:

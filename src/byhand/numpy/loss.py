@@ -61,6 +61,17 @@ def smoothed_targets(targets: Int[Array, "..."], vocab: int, smoothing: float) -
     return (1 - smoothing) * np.eye(vocab)[targets] + smoothing / vocab
 
 
+def entropy(p: Float[Array, "... n"]) -> Float[Array, "..."]:
+    """H(p) = −Σ_k p_k log p_k, with 0 · log 0 = 0 (its limit): what no prediction can be cheaper than, where p is the target
+
+    Raises ValueError where p is not an array of numbers from 0 to 1.
+    """
+    check_arrays(p=p)
+    if not p.ndim or p.dtype.kind != "f" or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"p had dtype {p.dtype} and shape {p.shape}; it must hold probabilities, floating-point numbers from 0 to 1")
+    return (p * -np.log(np.where(p > 0, p, 1))).sum(axis=-1) + 0.0  # + 0: never −0
+
+
 def position_weights(
     targets: Int[Array, "batch time"],
     ignore_index: int | None = None,
