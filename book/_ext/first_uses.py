@@ -1,4 +1,4 @@
-"""The first use of a glossary term on each page leads to the glossary."""
+"""The first use of a glossary term on each page leads to the glossary; an ordinary link can lead to a term."""
 
 import re
 
@@ -6,6 +6,7 @@ from docutils import nodes
 
 # Everyday words that the glossary gives a second meaning: linked only where an author writes {term}.
 EVERYDAY = {"activation", "cache", "decoder", "encoder", "gradient", "key", "memory", "padding", "parameter", "query", "token", "value"}
+BIBLIOGRAPHY = "book/appendix/bibliography"  # titles of other people's works
 NOT_IN = (nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.math, nodes.raw, nodes.term, nodes.strong, nodes.emphasis, nodes.citation)
 
 
@@ -39,7 +40,7 @@ def prose(doctree):
 
 def link_first_uses(app, doctree, docname):
     terms = glossary_terms(app.env)
-    if app.builder.format != "html" or not terms or docname in {page for page, _ in terms.values()}:
+    if app.builder.format != "html" or not terms or docname in {page for page, _ in terms.values()} | {BIBLIOGRAPHY}:
         return
     words, left = pattern(terms), set(terms)
     for text in prose(doctree):
@@ -54,6 +55,14 @@ def link_first_uses(app, doctree, docname):
             text.parent.replace(text, [*pieces, nodes.Text(rest)])
 
 
+def make_addresses(app, env):
+    """Each term is a place that a link can name, glossary.md#term-encoder, as a heading is."""
+    for (kind, name), (page, anchor) in env.get_domain("std").objects.items():
+        if kind == "term":
+            env.metadata[page].setdefault("myst_slugs", {})[f"term-{plain(name).replace(' ', '-')}"] = (0, anchor, name)
+
+
 def setup(app):
+    app.connect("env-check-consistency", make_addresses)
     app.connect("doctree-resolved", link_first_uses)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,6 +3,9 @@
 Two lines like those of an underground railway: the encoder above, the decoder below, and the memory that joins them. The
 page's own stops are filled; the arrows run forward, or backward on the pages about gradients. Each stop leads to the first
 page about it in the same direction.
+
+Elsewhere than on the site a page shows a picture of its map, without links: the normaliser draws it into book/maps and names it
+under the title. On the site the map stands in the picture's place.
 """
 
 from html import escape
@@ -15,9 +18,16 @@ from sphinx.util import logging
 
 log = logging.getLogger(__name__)
 MAP = "book/map.yml"
+PICTURES = "book/maps"
 STEP, LEFT, WIDTH, HEIGHT = 62, 30, 804, 122
 ROWS = {"encoder": 34, "decoder": 82}
 DIRECTIONS = {"forward": "Forward", "backward": "Backward", "update": "Update"}
+COLOURS = {"forward": "#0a62a5", "backward": "#b3460a", "update": "#7a3ea8"}
+PICTURE_STYLE = """
+text { font: 12px sans-serif; text-anchor: middle; fill: #5b6370 } .caption { text-anchor: start }
+.track { fill: none; stroke: #b9c0c9; stroke-width: 2 } marker path { fill: #5b6370 }
+circle { fill: #fff; stroke: #5b6370; stroke-width: 2 } .here text { fill: #1c2128; font-weight: 600 }
+""".strip()
 
 
 class Map:
@@ -53,16 +63,36 @@ class Map:
 def draw(step, page, link):
     """The map as HTML. `link` gives the address of a page, seen from this one."""
     place = step.pages[page]
+    return (
+        f'<nav class="step-map {place["direction"]}" aria-label="Place in the training step">\n'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" xmlns="http://www.w3.org/2000/svg">\n{lines_and_stops(step, page, link)}\n</svg>\n'
+        f"<p>{escape(step.caption(place))}</p>\n</nav>\n"
+    )
+
+
+def draw_picture(step, page):
+    """The map as a picture of its own: its own colours on its own ground, the caption below, and no links."""
+    place = step.pages[page]
+    here = f".here circle {{ fill: {(colour := COLOURS[place['direction']])}; stroke: {colour}; r: 8px }}"
+    height = HEIGHT + 26
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" xmlns="http://www.w3.org/2000/svg">\n'
+        f"<style>\n{PICTURE_STYLE}\n{here}\n</style>\n"
+        f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#fff"/>\n{lines_and_stops(step, page)}\n'
+        f'<text class="caption" x="{LEFT - 6}" y="{height - 8}">{escape(step.caption(place))}</text>\n</svg>\n'
+    )
+
+
+def lines_and_stops(step, page, link=None):
+    place = step.pages[page]
     direction = place["direction"]
     tracks = [track(step, direction, names) for names in lines_of(step)]
     stops = [draw_stop(step, name, name in place["at"], direction, page, link) for name in step.stops]
-    return (
-        f'<nav class="step-map {direction}" aria-label="Place in the training step">\n'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" xmlns="http://www.w3.org/2000/svg">\n'
-        f'<defs><marker id="step-map-arrow" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="4" markerHeight="4" orient="auto">'
-        f'<path d="M0 0L8 4L0 8z"/></marker></defs>\n' + "\n".join([*tracks, *stops]) + "\n</svg>\n"
-        f"<p>{escape(step.caption(place))}</p>\n</nav>\n"
+    arrow = (
+        '<defs><marker id="step-map-arrow" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="4" markerHeight="4" orient="auto">'
+        '<path d="M0 0L8 4L0 8z"/></marker></defs>'
     )
+    return "\n".join([arrow, *tracks, *stops])
 
 
 def lines_of(step):
@@ -100,14 +130,25 @@ def draw_stop(step, name, here, direction, page, link):
     target = step.page_about(name, direction)
     if here:
         return f'<g class="stop here" aria-current="location">{circle}</g>'
-    if target is None or target == page:
+    if target is None or target == page or link is None:
         return f'<g class="stop">{circle}</g>'
     title = f"{stop['line'].capitalize()}: {stop['name']}"
     return f'<a class="stop" href="{escape(link(target))}" aria-label="{escape(title)}"><title>{escape(title)}</title>{circle}</a>'
 
 
+def load(root):
+    """The map of the book in a folder."""
+    return Map(yaml.safe_load(Path(root, MAP).read_text(encoding="utf-8")))
+
+
 def read_map(app):
-    app.env.step_map = Map(yaml.safe_load(Path(app.srcdir, MAP).read_text(encoding="utf-8")))
+    app.env.step_map = load(app.srcdir)
+
+
+def take_out_picture(app, doctree):
+    for image in list(doctree.findall(nodes.image)):
+        if f"{Path(PICTURES).name}/" in image["uri"] and isinstance(image.parent, nodes.paragraph) and len(image.parent) == 1:
+            image.parent.parent.remove(image.parent)
 
 
 def check_pages(app, env):
@@ -125,6 +166,7 @@ def add_map(app, doctree, docname):
 
 def setup(app):
     app.connect("builder-inited", read_map)
+    app.connect("doctree-read", take_out_picture, priority=100)  # before it is counted among the files to copy
     app.connect("env-check-consistency", check_pages)
     app.connect("doctree-resolved", add_map)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

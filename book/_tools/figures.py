@@ -22,7 +22,7 @@ mathematics, $a = [0.944, 0.056]$<!-- claim: d1-softmax-a[0] -->; several source
 figures before it in their order: $0.535 - 0.025 = 0.510$<!-- claim: d1-p-0 printed; value: = 0.1/4; claim: d1-bwd-dz-0 printed -->.
 
 What counts as a figure: decimals, scientific notation, percentages and, outside mathematics, whole numbers from 1000 on. Not: powers of
-ten (within 1e-12), years from 2010 to 2029, what stands in code, headings, links and roles, and numbers of sections, equations, figures,
+ten (within 1e-12), years from 2010 to 2029, what stands in code, headings, links, citations and roles, and numbers of sections, equations, figures,
 tables and versions (section 5.4, Python 3.11).
 """
 
@@ -62,8 +62,8 @@ class Problem(NamedTuple):
 
 
 def pages(folder=BOOK):
-    """Every page below a folder, in order: notebooks and Markdown files."""
-    found = (path for path in sorted(Path(folder).rglob("*")) if path.suffix in (".ipynb", ".md"))
+    """Every page below a folder, in order: notebooks and Markdown files, but for the list of other people's works."""
+    found = (path for path in sorted(Path(folder).rglob("*")) if path.suffix in (".ipynb", ".md") and path.name != "bibliography.md")
     return [path for path in found if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)]
 
 
@@ -119,6 +119,7 @@ _NOT_PROSE = [
     re.compile(r"^#{1,6}[ ].*$", re.M),  # headings
     re.compile(r"\{[\w:.-]+\}(?P<role>`+).+?(?P=role)", re.S),  # roles
     re.compile(r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)", re.S),  # code in a line
+    re.compile(r"(?<=\[)[^\]\n]*(?=\]\([^)\n]*bibliography\.md#)"),  # citations
     re.compile(r"(?<=\])\([^)\n]*\)"),  # where links lead
     re.compile(r"^\[[^\]\n]+\]:.*$", re.M),  # and their definitions
     re.compile(r"<?\bhttps?://[^\s>)]+>?"),

@@ -3,6 +3,7 @@
     python book/_tools/lint.py [FILE or FOLDER ...]
 
 A page must have run from top to bottom, without an error, and its outputs must be stored with it: the site is built from them.
+What it folds and where it links must work in JupyterLab too.
 """
 
 import ast
@@ -13,13 +14,23 @@ from pathlib import Path
 
 # A home folder, a temporary folder or a drive: a path that exists on one machine only.
 MACHINE_PATH = re.compile(r"(?<![\w./:-])(?:/(?:home|Users|root|tmp|work|mnt|private|opt|var)/[\w.-]+|[A-Z]:\\\\?[\w.-]+)")
+# Only Sphinx knows its roles for links; elsewhere they lead nowhere or show as they are written.
+SPHINX_ROLE = re.compile(r"\{(?:doc|term|ref|numref|any|cite(?::\w+)?)\}`[^`]*`")
+# What each tag folds on the site, and by which names JupyterLab and VS Code know it.
+FOLDS = {"hide-cell": ("source_hidden", "outputs_hidden"), "hide-input": ("source_hidden",), "hide-output": ("outputs_hidden",)}
 
 
-def notebooks(paths):
-    """The notebooks among and below the given paths, in order."""
+def folded(cell):
+    """What the tags of a code cell fold, as Jupyter's own metadata: {"source_hidden": True, ...}."""
+    tags = cell["metadata"].get("tags", []) if cell["cell_type"] == "code" else []
+    return {name: True for name in ("outputs_hidden", "source_hidden") if any(name in FOLDS.get(tag, ()) for tag in tags)}
+
+
+def notebooks(paths, suffix=".ipynb"):
+    """The notebooks among and below the given paths, in order; or the files of another kind."""
     for path in map(Path, paths):
-        found = sorted(path.rglob("*.ipynb")) if path.is_dir() else [path]
-        yield from (f for f in found if ".ipynb_checkpoints" not in f.parts)
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (f for f in found if f.suffix == suffix and ".ipynb_checkpoints" not in f.parts)
 
 
 def text(value):
@@ -52,13 +63,20 @@ def output_texts(output):
             yield text(value)
 
 
+def sphinx_roles(prose):
+    return (f"has {role}, which leads nowhere in JupyterLab" for role in SPHINX_ROLE.findall(prose))
+
+
 def complaints_of_cell(cell):
     """What is wrong with one cell, in words."""
     source = text(cell["source"])
     if path := MACHINE_PATH.search(source):
         yield f"names a path of one machine: {path[0]}"
     if cell["cell_type"] != "code":
+        yield from sphinx_roles(source)
         return
+    if cell["metadata"].get("jupyter", {}) != folded(cell):
+        yield "is folded on the site, but not alike in JupyterLab: its metadata 'jupyter' must follow its tags"
     outputs = cell["outputs"]
     if not source.strip():
         yield "is empty"
@@ -92,10 +110,12 @@ def complaints(path):
 
 
 def main(paths):
-    pages = list(notebooks(paths or ["book"]))
+    paths = paths or ["book"]
+    pages = list(notebooks(paths))
     found = [line for path in pages for line in complaints(path)]
+    found += [f"{path}: {line}" for path in notebooks(paths, ".md") for line in sphinx_roles(path.read_text(encoding="utf-8"))]
     if found:
-        sys.exit("\n".join([*found, "Run the page again and store its outputs: make notebooks PAGES=book/PART/PAGE.ipynb"]))
+        sys.exit("\n".join([*found, "Run the page again, store its outputs and bring it into its form: make notebooks PAGES=book/PART/PAGE.ipynb"]))
     print(f"{len(pages)} notebooks: all ran, outputs stored")
 
 

@@ -197,6 +197,22 @@ def test_first_uses_lead_to_the_glossary(build):
     assert linked == [("term-attention-head", "attention head"), ("term-attention", "attention")]
 
 
+def test_a_link_leads_to_a_glossary_term(build):
+    glossary = "# Running\n\n```{glossary}\nattention head\n  One of several.\n```\n\nSee [a head](running.md#term-attention-head).\n"
+    out, warnings = build(files={"book/appendix/running.md": glossary})
+    assert not warnings
+    assert 'href="#term-attention-head"' in (out / "book/appendix/running.html").read_text()
+    assert "local id not found" in build(files={"book/appendix/running.md": glossary.replace("running.md#term-attention-head", "running.md#term-no")})[1]
+
+
+def test_the_picture_of_the_map_gives_way_to_the_map(build):
+    files = {"book/appendix/running.md": "# Running\n\n![Place](../maps/x.svg)\n\nHow.\n", "book/maps/x.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
+    out, warnings = build(files=files)
+    page = (out / "book/appendix/running.html").read_text()
+    assert not warnings and 'class="step-map' in page
+    assert "x.svg" not in page and not (out / "_images/x.svg").exists()
+
+
 def test_the_book_is_printed(build, root, tmp_path, chromium):
     out, warnings = build(builder="singlehtml")
     assert not warnings

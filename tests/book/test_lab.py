@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser: the table of contents opens, and a page runs from top to bottom there."""
+"""JupyterLab in a real browser: the table of contents opens, a page runs from top to bottom, its links lead on, and its answers are closed."""
 
 import contextlib
 import json
@@ -16,8 +16,11 @@ import toc
 
 TOKEN = "test"
 PAGE = "book/step/06-attention.ipynb"
+READ, NEXT = "book/step/16-logits.ipynb", "book/step/14-nudge.ipynb"  # the first has answers, and a link to the second
 # JupyterLab 4.6 measures a Markdown cell against its toolbar before the cell is there, in one run of four; nothing of ours is in that stack.
 TOOLBAR_RACE = "_markdownOverlapsToolbar"
+CLOSED = """() => window.jupyterapp.shell.currentWidget.content.widgets
+    .map((cell, number) => cell.inputHidden && cell.outputHidden ? number : -1).filter((number) => number >= 0)"""
 RUN_ALL = """async () => {
     await window.jupyterapp.commands.execute("notebook:run-all-cells");
     await window.jupyterapp.commands.execute("docmanager:save");
@@ -93,6 +96,35 @@ def test_a_page_runs_from_top_to_bottom(tab, lab):
     assert plain_texts(ran) == plain_texts(stored)
     assert tab.locator(".jp-RenderedLatex mjx-container").count(), "no formula of an output is typeset"
     assert not [error for error in tab.errors if TOOLBAR_RACE not in error]
+
+
+def open_from_contents(tab, page):
+    """The panel of a page, opened by its link in the table of contents."""
+    tab.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:open', {path: 'contents.ipynb'}); }")
+    tab.locator(f'.jp-MarkdownCell:visible li a[href*="{Path(page).name}"]').click()
+    return panel(tab, page)
+
+
+def panel(tab, page):
+    tab.wait_for_function(f"window.jupyterapp.shell.currentWidget?.context?.path === '{page}'")
+    shown = tab.locator(".jp-NotebookPanel:visible")
+    shown.locator(".jp-MarkdownCell h1").first.wait_for()
+    return shown
+
+
+def test_a_page_reads_as_on_the_site(tab):
+    """Its place in the step is drawn, a citation is words, its answers are closed, and a link leads to the page that it names."""
+    shown = open_from_contents(tab, READ)
+    picture = shown.locator('img[alt^="Place in the training step"]')
+    picture.wait_for()
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)")
+    assert "Citation" not in shown.inner_text()
+    stored = json.loads((toc.ROOT / READ).read_text())["cells"]
+    answers = [number for number, cell in enumerate(stored) if "hide-cell" in cell["metadata"].get("tags", [])]
+    assert answers and shown.evaluate(CLOSED) == answers
+    link = shown.locator(f'.jp-MarkdownCell a[href*="{Path(NEXT).name}"]').first
+    link.click()
+    assert panel(tab, NEXT).locator(".jp-MarkdownCell h1").first.inner_text().startswith(toc.title(toc.ROOT / NEXT))
 
 
 def plain_texts(notebook):

@@ -10,14 +10,15 @@ from lint import shows_something
 
 SOUND = {
     "cells": [
-        {"cell_type": "markdown", "source": "# A page\n\nSee /usage and https://example.org/home/page."},
+        {"cell_type": "markdown", "metadata": {}, "source": "# A page\n\nSee /usage and https://example.org/home/page."},
         {
             "cell_type": "code",
+            "metadata": {},
             "source": ["x = 1\n", "x"],
             "execution_count": 1,
             "outputs": [{"output_type": "execute_result", "data": {"text/plain": ["1"]}}],
         },
-        {"cell_type": "code", "source": "y = 2", "execution_count": 2, "outputs": []},
+        {"cell_type": "code", "metadata": {}, "source": "y = 2", "execution_count": 2, "outputs": []},
     ]
 }
 
@@ -63,7 +64,17 @@ def empty(cell):
     cell["source"] = []
 
 
+def open_in_jupyterlab(cell):
+    cell["metadata"] = {"tags": ["hide-cell"], "jupyter": {"source_hidden": True}}
+
+
+def only_for_sphinx(cell):
+    cell |= {"cell_type": "markdown", "source": "See {doc}`06-attention`."}
+
+
 FAULTS = {
+    open_in_jupyterlab: "is folded on the site, but not alike in JupyterLab",
+    only_for_sphinx: "has {doc}`06-attention`, which leads nowhere in JupyterLab",
     never_run: "was never run",
     no_output: "its output is not stored",
     error: "stored an error: ValueError: no",

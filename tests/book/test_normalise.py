@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import links
 import nbformat
+import place
+import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from normalise import normalise
+from normalise import map_file, normalise, step
 
 
 def page(**metadata):
@@ -42,7 +45,51 @@ def test_normal_form():
     assert (first.execution_count, second.execution_count) == (1, 2)
     assert [output.output_type for output in first.outputs] == ["stream", "execute_result"]
     assert first.outputs[0].text == "a\nb\n" and first.outputs[1].execution_count == 1
-    assert first.metadata == {"tags": ["hide-input"]}
+    assert first.metadata == {"jupyter": {"source_hidden": True}, "tags": ["hide-input"]}
+
+
+@pytest.mark.parametrize("tag, hidden", {"hide-cell": {"source", "outputs"}, "hide-output": {"outputs"}, "remove-output": set()}.items())
+def test_what_a_tag_folds_is_folded_in_jupyterlab(tag, hidden):
+    cell = new_code_cell("1", metadata={"tags": [tag], "jupyter": {"source_hidden": False, "outputs_hidden": True}})
+    (folded,) = normalise(new_notebook(cells=[cell])).cells
+    assert folded.metadata.get("jupyter", {}) == {f"{part}_hidden": True for part in hidden}
+
+
+def test_roles_become_links(root):
+    source = "# T\n\n{doc}`../step/14-nudge`, {doc}`the\nloss <../step/13-loss>` {cite:p}`ba2016, zhang2019`; ({cite}`su2021`), {term}`cross-attention`"
+    page = root / "book/stack/a-page.ipynb"
+    (cell,) = normalise(new_notebook(cells=[new_markdown_cell(source)]), page).cells
+    work = "../appendix/bibliography.md#"
+    assert cell.source.partition("\n\n")[2] == (
+        "[Nudge one weight](../step/14-nudge.ipynb), [the\nloss](../step/13-loss.ipynb) "
+        f"([Ba et al. 2016]({work}ba-et-al-2016), [Zhang and Sennrich 2019]({work}zhang-and-sennrich-2019)); "
+        f"([Su et al. 2021]({work}su-et-al-2021)), [cross-attention](../appendix/glossary.md#term-cross-attention)"
+    )
+
+
+@pytest.mark.parametrize("role, complaint", {"{doc}`99-gone`": "99-gone` names no page", "{cite}`nobody1900`": "has no 'nobody1900'"}.items())
+def test_a_role_that_names_nothing_is_refused(root, role, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        links.plain(role, root / "book/step/a-page.ipynb")
+
+
+def test_a_page_on_the_map_shows_its_place(root):
+    stale = "# T\n\n![Place in the training step: Nowhere](../maps/old.svg)\n\nWords."
+    cells = [new_markdown_cell(stale)]
+    on_the_map = normalise(new_notebook(cells=cells), root / "book/step/13-loss.ipynb").cells[0].source
+    assert on_the_map == "# T\n\n![Place in the training step: Forward, decoder: loss](../maps/step-13-loss.svg)\n\nWords."
+    assert normalise(new_notebook(cells=cells), root / "book/workshop/compare.ipynb").cells[0].source == "# T\n\nWords."
+
+
+def test_bibliography_and_maps_are_current(root):
+    assert links.BIBLIOGRAPHY.read_text(encoding="utf-8") == links.bibliography(), "run: python book/_tools/links.py"
+    drawn = {map_file(name): place.draw_picture(step(), name) for name in step().pages}
+    stored = {file: file.read_text(encoding="utf-8") for file in (root / place.PICTURES).iterdir()}
+    assert stored == drawn, "run: python book/_tools/normalise.py, and remove the picture of a page that has left the map"
+
+
+def test_labels_of_works_differ():
+    assert len(set(map(links.anchor, links.labels().values()))) == len(links.references().entries)
 
 
 def test_a_cell_that_never_ran_stays_so():
@@ -62,7 +109,7 @@ def test_committed_pages_are_normal(root):
     changed = []
     for path in pages:
         stored = path.read_text(encoding="utf-8")
-        if nbformat.writes(normalise(nbformat.reads(stored, as_version=4))) + "\n" != stored:
+        if nbformat.writes(normalise(nbformat.reads(stored, as_version=4), path)) + "\n" != stored:
             changed.append(path.name)
     assert not changed, "run: python book/_tools/normalise.py"
 
