@@ -1,6 +1,6 @@
 """The ledger of the two documents' claims, book/claims.yml: reading it, and comparing a value with a print.
 
-Knows nothing of the package, so that what checks the package's figures does not rest on the package.
+Computes nothing with the package, so that what checks the package's figures does not rest on them; a number is rounded as the pages round it.
 """
 
 import ast
@@ -8,10 +8,12 @@ import difflib
 import functools
 import math
 import operator
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+import re
 from pathlib import Path
 
 import yaml
+
+from byhand.worked.formatting import printed_decimal, rounded_like
 
 CLAIMS = Path(__file__).resolve().parent.parent / "claims.yml"
 
@@ -43,54 +45,34 @@ def right_value(entry):
 
 
 def flat(value):
-    """The leaves of nested lists and dicts, in order."""
+    """The leaves of nested lists, dicts and arrays, in order."""
     if isinstance(value, dict):
         value = list(value.values())
+    elif hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [leaf for part in value for leaf in flat(part)]
     return [value]
 
 
 # ---- figures ----------------------------------------------------------------
-def as_decimal(figure):
-    """A printed figure as an exact decimal: '−0.853', '13,781', '1.75e-7', '1.75 × 10^-7' and '94.4 %' (which is 94.4)."""
-    text = str(figure).replace("−", "-").replace("%", "").replace(",", "").replace(" ", "").replace("\N{NO-BREAK SPACE}", "")
-    for ten in ("×10^", "·10^", "x10^"):
-        text = text.replace(ten, "e")
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"{figure!r} is not a figure") from None
-
-
 def is_figure(text):
     """Whether a print is a number at all ('n' and '1/sqrt(2)' are not)."""
     try:
-        as_decimal(text)
+        printed_decimal(text)
     except ValueError:
         return False
     return True
 
 
-def rounded_half_up(value, printed):
-    """The value at the precision of a print, halves rounded away from zero, as a Decimal."""
-    value = float(value)
-    if not math.isfinite(value):
-        raise ValueError(f"{value} cannot be rounded")
-    with localcontext() as context:
-        context.prec = 400
-        # repr, not the binary expansion: 0.025 is meant, not 0.02499999999999999861
-        return Decimal(repr(value)).quantize(Decimal(1).scaleb(as_decimal(printed).as_tuple().exponent), ROUND_HALF_UP)
-
-
 def rounds_half_up(value, printed):
     """Whether the value, rounded half up to the digits of the print, is the print. −0 is 0."""
-    return rounded_half_up(value, printed) == as_decimal(printed)
+    return rounded_like(printed, value) == printed_decimal(printed)
 
 
 def shown(value, printed):
     """The value written with the digits of a print: shown(0.8915, '0.891') is '0.892', shown(1.747e-7, '1.75e-7') '1.75e-7'."""
-    rounded = rounded_half_up(value, printed)
+    rounded = rounded_like(printed, value)
     rounded = abs(rounded) if rounded == 0 else rounded
     if "e" not in str(printed):
         return f"{rounded:,f}" if "," in str(printed) else f"{rounded:f}"
@@ -111,7 +93,7 @@ def print_agrees(entry, value):
     if len(prints) != len(values):
         return False
     if entry["rounding"] == "exact":
-        return all(abs(float(as_decimal(p)) - v) <= 1e-12 * max(1, abs(v)) for p, v in zip(prints, values, strict=True))
+        return all(abs(float(printed_decimal(p)) - v) <= 1e-12 * max(1, abs(v)) for p, v in zip(prints, values, strict=True))
     return all(rounds_half_up(v, p) for p, v in zip(prints, values, strict=True))
 
 
@@ -131,39 +113,68 @@ _CONSTANTS = {"E": math.e, "e": math.e, "pi": math.pi}
 _FUNCTIONS = {name: getattr(math, name) for name in ("sqrt", "exp", "log", "log10", "sin", "cos", "tanh", "cosh", "sinh")}
 _FUNCTIONS |= {"Rational": operator.truediv, "abs": abs}
 _OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow, ast.MatMult: operator.matmul, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_DOTTED = re.compile(r"'[^']*'|[A-Za-z_]\w*(?:[.:]\w+)+")
 
 
-def evaluate(expression, **more):
-    """The value of a closed form such as '1/(1+exp(-2*sqrt(2)))': numbers, + - * / **, E, pi and a few functions, nothing else.
+def evaluate(expression, named=None, **more):
+    """The value of a closed form such as '1/(1+exp(-2*sqrt(2)))', or of an expression such as 'sum(toy.exact:logits[0,1]) < 1e-12'.
 
-    more: further functions, by name.
+    Numbers, + - * / // ** @, comparisons, and, or, not, E, pi and a few functions. named: gives the value of any other name, which may
+    have points and a colon in it; a named value and what a function returns may be indexed. more: further functions, by name. Nothing
+    else is understood, so an expression can do no more than these functions can.
     """
-    functions = _FUNCTIONS | more
+    functions, dotted = _FUNCTIONS | more, {}
+
+    def stand_in(match):
+        if match[0].startswith("'"):  # words, no name
+            return match[0]
+        key = f"_{len(dotted)}"
+        dotted[key] = match[0]
+        return key
+
+    def value_of(name):
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        if named is None:
+            raise KeyError(name)
+        return named(dotted.get(name, name))
+
     try:
-        return _evaluate(ast.parse(str(expression).strip(), mode="eval").body, functions)
+        return _evaluate(ast.parse(_DOTTED.sub(stand_in, str(expression).strip()), mode="eval").body, value_of, functions)
+    except IndexError as error:
+        raise ValueError(f"{expression}: the index does not fit: {error}") from None
     except (SyntaxError, KeyError, TypeError) as error:
         known = ", ".join([*_CONSTANTS, *functions])
         raise ValueError(f"{expression!r} is not an expression of numbers, + - * / **, {known}") from error
 
 
-def _evaluate(node, functions):
+def _evaluate(node, value_of, functions):
+    def value(part):
+        return _evaluate(part, value_of, functions)
+
     match node:
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return value
+        case ast.Constant(value=int() | float() | str() as constant) if not isinstance(constant, bool):
+            return constant
         case ast.Name(id=name):
-            return _CONSTANTS[name]
+            return value_of(name)
         case ast.UnaryOp(op=op, operand=operand):
-            return _OPERATORS[type(op)](_evaluate(operand, functions))
+            return _OPERATORS[type(op)](value(operand))
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_evaluate(left, functions), _evaluate(right, functions))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            return functions[name](*(_evaluate(arg, functions) for arg in args))
+            return _OPERATORS[type(op)](value(left), value(right))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _OPERATORS[type(op)](value(left), value(right))
+        case ast.BoolOp(op=op, values=parts):
+            return (all if isinstance(op, ast.And) else any)(map(value, parts))
+        case ast.Subscript(value=ast.Name() | ast.Call() | ast.Subscript() as whole, slice=index):
+            return value(whole)[value(index)]
+        case ast.Tuple(elts=parts):
+            return tuple(map(value, parts))
+        case ast.Slice(lower=lower, upper=upper, step=step):
+            return slice(*(None if bound is None else value(bound) for bound in (lower, upper, step)))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return functions[name](*map(value, args), **{keyword.arg: value(keyword.value) for keyword in keywords})
     raise TypeError(type(node).__name__)

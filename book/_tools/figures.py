@@ -12,7 +12,7 @@ A figure names its source in a comment right behind it. The comment does not sho
                                   NAME is an activation (encoder.0.self_attention.weights), a parameter (output.w),
                                   gradient.STAGE or gradient.PARAMETER, logits, probabilities, loss, loss.mean, loss.sum,
                                   loss.last, parameters (how many there are) or config.FIELD
-    value: = EXPRESSION           numbers, + - * / **, E, pi, sqrt, exp, log, tanh, ..., noam(step, d_model)
+    value: = EXPRESSION           numbers, such names, + - * / **, E, pi, sqrt, exp, log, tanh, ..., noam(step, d_model)
     output: WORDS                 the number that follows these words in an output of this page, which nbval keeps current
     free                          not a result: a year, a page, a version; a reason may follow: <!-- free: a year -->
 
@@ -32,6 +32,8 @@ import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import claims  # noqa: E402
@@ -206,7 +208,6 @@ def _figures_before(prose, place, spans, in_maths, in_prose):
 
 # ---- sources ----------------------------------------------------------------
 _SOURCE = re.compile(r"(?P<kind>claim|value|output|free)(?:\s*:\s*(?P<rest>.*))?\Z", re.S)
-_TAIL = re.compile(r"(?P<what>.*?)(?P<index>\[[-\d\s,:]+\])?\s*(?:(?P<sign>[*/])\s*(?P<factor>[\d.e+-]+))?\Z", re.S)
 
 
 def expected(source, output_text=""):
@@ -219,32 +220,18 @@ def expected(source, output_text=""):
     rest = match["rest"].strip()
     if match["kind"] == "output":
         return [_from_output(rest, output_text)]
-    if rest.startswith("="):
-        return [claims.evaluate(rest[1:], noam=_noam)]
-    tail = _TAIL.match(rest)
-    value = (_from_claims if match["kind"] == "claim" else _from_package)(tail["what"].strip())
-    values = claims.flat(_indexed(value, tail["index"]) if tail["index"] else value)
+    if match["kind"] == "value":
+        value = claims.evaluate(rest.removeprefix("="), named, noam=_noam)
+    else:
+        words, tail = re.match(r"([^[*/]*)(.*)", rest, re.S).groups()
+        value = _from_claims(words)
+        if tail:  # a print is a string until it is calculated with
+            value = np.array(value, dtype=float if re.search("[*/]", tail) else object)
+            value = claims.evaluate(f"claim{tail}", {"claim": value}.get)
+    values = claims.flat(value)
     if any(isinstance(v, bool) or (isinstance(v, str) and not claims.is_figure(v)) for v in values):
         raise ValueError(f"{rest} is {values}, not numbers")
-    if tail["factor"]:
-        factor = float(tail["factor"])
-        values = [float(v) * factor if tail["sign"] == "*" else float(v) / factor for v in values]
     return values
-
-
-def _indexed(value, index):
-    """value[index] for nested lists: whole numbers and colons, parted by commas."""
-    parts = [part.strip() for part in index.strip("[]").split(",")]
-    try:
-        for depth, part in enumerate(parts):
-            if ":" in part:
-                low, high = (int(bound) if bound.strip() else None for bound in part.split(":"))
-                rest = "[" + ",".join(parts[depth + 1 :]) + "]"
-                return [_indexed(v, rest) if rest != "[]" else v for v in value[low:high]]
-            value = value[int(part)]
-    except (IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"the index {index} does not fit: {error}") from None
-    return value
 
 
 def _from_claims(words):
@@ -283,53 +270,33 @@ def _noam(step, d_model):
     return optimizer.noam(int(step), int(d_model))
 
 
-def _from_package(words):
-    example, colon, name = words.rpartition(":")
-    return value_of(example if colon else "toy.document", name.strip())
-
-
-def array_of(expression):
-    """The value that `toy.document:NAME[INDEX]` names, as nested lists: what the ledger's look-ups and the prose share."""
-    tail = _TAIL.match(expression.strip())
-    value = _from_package(tail["what"])
-    return _indexed(value, tail["index"]) if tail["index"] else value
-
-
 @functools.cache
 def _run(example):
-    """One worked example, computed: its case, activations, and the gradient of its loss at every stage and parameter."""
+    """One worked example, computed: its sizes, parameters, activations, and the gradient of its loss at every stage and parameter."""
     from byhand import toy
-    from byhand.numpy import loss, softmax, transformer
+    from byhand.numpy import loss, softmax, step
 
     room, _, name = example.partition(".")
     if room != "toy" or name not in ("document", "exact", "lively", "generic"):
         raise ValueError(f"there is no worked example {example!r}; they are toy.document, toy.exact, toy.lively and toy.generic")
     case = getattr(toy, name)()
-    out = transformer.forward(case.params, case.config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
-
-    def loss_by(reduction):
-        return loss.cross_entropy(out.logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=reduction)
-
-    value, dlogits = loss_by(case.reduction)
-    backward = transformer.gradients(dlogits, out.cache)
-    values = case.params | out.activations
-    values |= {f"gradient.{name}": value for name, value in (backward.stages | backward.params).items()}
-    values |= {f"loss.{reduction}": loss_by(reduction)[0] for reduction in ("mean", "sum", "last")}
-    values |= {"loss": value, "probabilities": softmax.softmax(out.logits)[0]}
-    values["parameters"] = sum(array.size for array in case.params.values())
-    return case, values
+    result = step.run(case)
+    logits = result.output.logits
+    values = case.params | result.output.activations | {"loss": result.loss, "probabilities": softmax.softmax(logits)[0]}
+    values |= {f"gradient.{name}": value for name, value in (result.gradients.stages | result.gradients.params).items()}
+    for reduction in ("mean", "sum", "last"):
+        values[f"loss.{reduction}"] = loss.cross_entropy(logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=reduction)[0]
+    values |= {f"config.{field}": value for field, value in vars(case.config).items()}
+    return values | {"parameters": sum(array.size for array in case.params.values())}
 
 
-def value_of(example, name):
-    """One named value of a worked example, as a number or nested lists."""
-    case, values = _run(example)
-    kind, _, field = name.partition(".")
-    if kind == "config" and hasattr(case.config, field):
-        return getattr(case.config, field)
-    if name not in values:
+def named(words):
+    """The value that `toy.document:NAME` names, or NAME alone for that example: a number or an array."""
+    example, _, name = words.rpartition(":")
+    example = example or "toy.document"
+    if name not in _run(example):
         raise ValueError(f"{example} has no {name!r}; it has activations, parameters, gradient.NAME, loss, probabilities, config.FIELD")
-    value = values[name]
-    return value.tolist() if hasattr(value, "tolist") else value
+    return _run(example)[name]
 
 
 # ---- checking ---------------------------------------------------------------
@@ -386,14 +353,14 @@ def _matching(text, group, count):
 
 def _is(figure, value):
     if isinstance(value, str):  # a print, or a number in an output
-        exact = claims.as_decimal(value)
-        written = claims.as_decimal(figure)
+        exact = claims.printed_decimal(value)
+        written = claims.printed_decimal(figure)
         return written == exact or (written.as_tuple().exponent > exact.as_tuple().exponent and claims.rounds_half_up(value, written))
-    return claims.rounds_half_up(value, str(claims.as_decimal(figure)))
+    return claims.rounds_half_up(value, str(claims.printed_decimal(figure)))
 
 
 def _digits(value, figure):
-    return claims.rounded_half_up(float(claims.as_decimal(value)), claims.as_decimal(figure)) if claims.is_figure(value) else value
+    return claims.rounded_like(figure, claims.printed_decimal(value)) if claims.is_figure(value) else value
 
 
 def _around(text, place, width=45):

@@ -5,6 +5,7 @@ from pathlib import Path
 import claims
 import figures
 import nbformat
+import numpy as np
 import pytest
 
 
@@ -168,6 +169,29 @@ def test_shown_keeps_the_prints_digits():
 def test_expressions_are_safe(text):
     with pytest.raises(ValueError, match="is not an expression"):
         claims.evaluate(text)
+
+
+NAMED = {"toy.exact:out.0": np.arange(6.0).reshape(2, 3), "x": 2, "found": {"a_-0.5": 3}}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("toy.exact:out.0[1,:2] * x", [6, 8]),
+        ("total(toy.exact:out.0, axis=0)[-1] // x", 3),
+        ("toy.exact:out.0[0] @ toy.exact:out.0[1]", 14),
+        ("found['a_-0.5'] >= 3 and not x == 3 or x < 0", True),
+    ],
+)
+def test_expressions_of_named_values(text, value):
+    found = claims.evaluate(text, NAMED.__getitem__, total=np.sum)
+    assert np.array_equal(found, value)
+
+
+@pytest.mark.parametrize("text", ["toy.exact:out.0.__class__", "(x).real", "total.__globals__", "y", "[n for n in x]", "lambda: x", "total(*x)", "f'{x}'", "x[y]"])
+def test_expressions_reach_nothing_else(text):
+    with pytest.raises(ValueError, match="is not an expression"):
+        claims.evaluate(text, NAMED.__getitem__, total=np.sum)
 
 
 def test_unknown_claim_names_the_nearest():

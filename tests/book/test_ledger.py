@@ -88,6 +88,12 @@ def test_red_if_the_file_changes(entry):
         assert list(ledger.complaints(other)), other
 
 
+@by_id([entry for entry in BY_CODE if isinstance(entry.get("recompute"), str) and entry["kind"] != "shape"])
+def test_red_if_an_expression_changes(entry):
+    changed = entry["recompute"].replace("<", ">") if "<" in entry["recompute"] else f"({entry['recompute']}) * 1.000001 + 3e-6"
+    assert list(ledger.complaints(entry | {"recompute": changed}))
+
+
 def another(print_):
     """A print with another last digit, or with another letter."""
     mantissa = print_.partition("e")[0] if claims.is_figure(print_) else print_

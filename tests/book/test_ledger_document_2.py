@@ -72,11 +72,11 @@ def test_difference_of_the_listing():
 
 
 def test_share_of_the_lowest_weight():
-    from ledger.document_2_attention import worked_output
+    from ledger.document_2_attention import worked_example
 
     share = claims.lookup("d2-s4-highest-weight")["exact"]["share_of_second_output_from_the_lowest_weight_key"]
-    assert claims.rounds_half_up(share, "0.3956") and claims.rounds_half_up(worked_output()[1], "0.7967")
-    assert abs(worked_output().sum() - 2) < 1e-12
+    assert claims.rounds_half_up(share, "0.3956") and claims.rounds_half_up(worked_example()["output"][1], "0.7967")
+    assert abs(worked_example()["output"].sum() - 2) < 1e-12
 
 
 def test_loss_that_training_without_a_mask_reaches():

@@ -1,15 +1,21 @@
 """The ledger: every claim of claims.yml that code can check, recomputed with the package.
 
-Modules document_*.py give each entry, by its id, a look-up or a small function:
+An entry says itself how it is recomputed, in expressions (see claims.evaluate), where one line is enough:
 
-    look_up({"d1-q-00": "encoder.0.self_attention.q[0,0,0,0]"})     a value of toy.document(), or toy.lively:NAME[...]
-    @claim("d1-softmax-exp")                                        the function's value is what `exact` (or `computed`) must be
-    @claim("d1-p-confidently-wrong", holds=lambda found: ...)       ... and for a statement without a print, whether it holds
-    @claim("d2-take-routing", holds=every)                          ... where that is: all of what was found is true
-    @extra("d1-p")                                                  the figures under `extra`
+    recompute: encoder.0.self_attention.q[0,0,0,0]     what `exact` (or `computed`) must be; or a list or dict of expressions
+    recompute_extra: {ratio_to_lr1: ...}               the figures under `extra`
+    holds: masked_weight == 0                          for a statement without a print, whether it holds, from what was found
+
+A name is a value of toy.document(), or of another example, toy.lively:NAME; in `holds` also one of the figures found, or `found` itself.
+Functions are those of FUNCTIONS, and what the modules document_*.py declare with @named. What takes more stands in these modules:
+
+    @claim("d1-p-minus-q")                                          the function's value is what `exact` (or `computed`) must be
+    @claim("d1-bwd-ln-not-division", holds=lambda found: ...)       ... and for a statement without a print, whether it holds
+    @extra("d1-bwd-ln-formula")                                     the figures under `extra`
     @as_stated("d1-cross-h")                                        `exact`, where `computed` takes its place
 
-A formula's function returns the largest difference between what the package computes and an independent computation.
+A statement that says nowhere when it holds holds where all its figures that are questions are answered with yes. A formula's
+function returns the largest difference between what the package computes and an independent computation.
 """
 
 import functools
@@ -17,51 +23,66 @@ import importlib
 import sys
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import claims  # noqa: E402
 import figures  # noqa: E402
+
+from byhand.numpy import optimizer, position, softmax  # noqa: E402
+
+from . import samples  # noqa: E402
 
 TOLERANCE = 1e-9  # relative; below 1e-14 in size, a difference is rounding in float64
 
 _VALUES, _EXTRAS, _AS_STATED, _HOLDS = {}, {}, {}, {}
 
 
-def look_up(table):
-    """Recompute each entry of the table as one named value of a worked example."""
-    for claim_id, expression in table.items():
-        _register(_VALUES, claim_id, functools.partial(figures.array_of, expression))
+def printed(claim_id):
+    """The figures that a document prints."""
+    return np.array(claims.lookup(claim_id)["printed"], dtype=float)
+
+
+# What an expression may call, beside what the modules declare.
+FUNCTIONS = {
+    name: getattr(np, name)
+    for name in ("abs", "arctan2", "exp", "eye", "float16", "float32", "log", "max", "mean", "min", "round", "shape", "sqrt", "sum", "transpose", "var")
+}
+FUNCTIONS |= {function.__name__: function for function in (printed, samples.draw, samples.entropy, samples.largest)}
+FUNCTIONS |= {"noam": optimizer.noam, "norm": np.linalg.norm, "sinusoidal": position.sinusoidal, "softmax": lambda scores: softmax.softmax(scores)[0]}
+
+
+def named(function):
+    """Let expressions call a function by its name."""
+    if function.__name__ in FUNCTIONS:
+        raise ValueError(f"expressions know a {function.__name__} already")
+    FUNCTIONS[function.__name__] = function
+    return function
 
 
 def claim(claim_id, holds=None):
     """Recompute one entry by a function without arguments."""
 
     def decorate(function):
-        _register(_VALUES, claim_id, function)
         if holds is not None:
             _HOLDS[claim_id] = holds
-        return function
+        return _register(_VALUES, claim_id, function, "recompute")
 
     return decorate
 
 
-def every(found):
-    """All figures of an entry are true: for a statement whose figures are all questions with yes for an answer."""
-    return all(found.values())
-
-
 def extra(claim_id):
     """Recompute the further figures of one entry: a dict with their names."""
-    return functools.partial(_register, _EXTRAS, claim_id)
+    return lambda function: _register(_EXTRAS, claim_id, function, "recompute_extra")
 
 
 def as_stated(claim_id):
     """Recompute `exact` of an entry whose `computed` takes its place."""
-    return functools.partial(_register, _AS_STATED, claim_id)
+    return lambda function: _register(_AS_STATED, claim_id, function, "recompute_as_stated")
 
 
-def _register(table, claim_id, function):
-    claims.lookup(claim_id)
-    if claim_id in table:
+def _register(table, claim_id, function, field):
+    if claim_id in table or field in claims.lookup(claim_id):
         raise ValueError(f"{claim_id} is recomputed twice")
     table[claim_id] = functools.cache(function)
     return function
@@ -78,24 +99,41 @@ def documents():
 def recomputed():
     """The ids that have a recomputation."""
     documents()
-    return _VALUES.keys()
+    return _VALUES.keys() | {claim_id for claim_id, entry in claims.load().items() if "recompute" in entry}
 
 
-def recompute(claim_id):
-    """What the package computes for one entry, as plain numbers, lists and dicts."""
+def recompute(entry):
+    """What the package computes for one entry, as plain numbers, lists and dicts; None where nothing recomputes it."""
+    return _found(entry, "recompute", _VALUES)
+
+
+def _found(entry, field, table):
     documents()
-    return plain(_VALUES[claim_id]())
+    if field in entry:
+        return evaluated(entry[field])
+    return plain(table[entry["id"]]()) if entry["id"] in table else None
+
+
+def evaluated(expressions):
+    """What an expression gives, or each of a list or dict of them."""
+    if isinstance(expressions, dict):
+        return {name: evaluated(expression) for name, expression in expressions.items()}
+    if isinstance(expressions, list):
+        return list(map(evaluated, expressions))
+    return _evaluated(expressions)
+
+
+@functools.cache
+def _evaluated(expression):
+    return plain(claims.evaluate(expression, figures.named, **FUNCTIONS))
 
 
 def complaints(entry):
     """What differs between one entry of claims.yml and its recomputation; nothing where all is well."""
-    documents()
-    claim_id = entry["id"]
-    if claim_id not in _VALUES:
+    found, right = recompute(entry), claims.right_value(entry)
+    if found is None:
         yield "nothing recomputes it"
         return
-    found = recompute(claim_id)
-    right = claims.right_value(entry)
     if is_formula(entry):
         yield from [] if found < TOLERANCE else [f"the formula differs from an independent computation by {found}"]
         holds = found < TOLERANCE
@@ -104,20 +142,31 @@ def complaints(entry):
         holds = is_true(entry, found)
     if holds != entry["agrees"]:
         yield f"agrees is {entry['agrees']}, but the print or statement {'holds' if holds else 'does not hold'}"
-    if claim_id in _AS_STATED:
-        yield from differences(plain(_AS_STATED[claim_id]()), entry["exact"], "exact, as stated")
+    if entry["id"] in _AS_STATED:
+        yield from differences(_found(entry, "recompute_as_stated", _AS_STATED), entry["exact"], "exact, as stated")
     if "extra" in entry:
-        extras = plain(_EXTRAS[claim_id]()) if claim_id in _EXTRAS else {}
+        extras = _found(entry, "recompute_extra", _EXTRAS) or {}
         yield from differences(extras, entry["extra"] | entry.get("computed_extra", {}), "extra")
 
 
 def is_true(entry, found):
     """Whether the print, or the statement where nothing is printed to compare, is true of what was found."""
     if claims.has_print(entry):
-        return claims.print_agrees(entry, plain(_AS_STATED[entry["id"]]()) if "computed" in entry else found)
+        return claims.print_agrees(entry, _found(entry, "recompute_as_stated", _AS_STATED) if "computed" in entry else found)
     if entry["printed"] is not None and entry.get("compare") != "none":
         return spells(entry["printed"], found)
-    return bool(_HOLDS[entry["id"]](found))
+    if "holds" in entry:
+        own = {"found": found} | (found if isinstance(found, dict) else {})
+        return bool(claims.evaluate(entry["holds"], lambda name: own[name] if name in own else figures.named(name), **FUNCTIONS))
+    return bool(_HOLDS.get(entry["id"], every)(found))
+
+
+def every(found):
+    """Whether all figures that are questions are answered with yes."""
+    answers = [part for part in found.values() if isinstance(part, bool)]
+    if not answers:
+        raise ValueError(f"none of {', '.join(found)} is a question; the entry must say when it holds")
+    return all(answers)
 
 
 def spells(printed, found):

@@ -5,13 +5,8 @@ import numpy as np
 from byhand import toy
 from byhand.numpy import attention, feed_forward, linear, loss, norm, transformer
 
-from . import claim, extra, look_up
+from . import claim, extra
 from .samples import by_complex_step, draw, largest, plain_attention, plain_feed_forward, plain_layer_norm, plain_softmax, value
-
-look_up(
-    {f"d1-bwd-dz-{k}": f"gradient.logits[0,1,{k}]" for k in range(4)}
-    | {"d1-bwd-dz": "gradient.logits[0,1]", "d1-bwd-dh": "gradient.decoder.out[0,1]"}
-)
 
 
 # ---- logits ----
@@ -38,17 +33,6 @@ def when_q_does_not_sum_to_one():
     }
 
 
-@claim("d1-bwd-sum")
-@claim("d1-inv-dz-sum", holds=lambda found: abs(found) < 1e-12)
-def sum_of_the_logit_gradient():
-    return value("gradient.logits")[0, 1].sum()
-
-
-@claim("d1-bwd-only-am-negative", holds=lambda found: found == [k == 2 for k in range(4)])
-def negative_logit_gradients():
-    return value("gradient.logits")[0, 1] < 0
-
-
 # ---- output layer ----
 def output_layer():
     """A gradient from above, and by complex step what it does to the weights and to the rows."""
@@ -63,11 +47,6 @@ def output_layer():
 def output_weight_gradient():
     h, _, dz, _, dw, _, witness = output_layer()
     return largest(np.outer(h, dz) - witness, dw - witness)
-
-
-@extra("d1-bwd-dwout-formula")
-def output_weight_gradient_of_the_toy():
-    return {"dW_out": value("gradient.output.w")}
 
 
 @claim("d1-bwd-dh-formula")
@@ -105,8 +84,8 @@ LAST_NORM = "decoder.0.norm_3"
 
 def lively_norm(eps, gamma=None):
     """The last norm of `lively`, whose γ differ, with the rows and the gradient that really reach it."""
-    gamma = value(f"{LAST_NORM}.gamma", "toy.lively") if gamma is None else gamma
-    x, dy = (value(name, "toy.lively")[0] for name in ("decoder.0.residual_3", f"gradient.{LAST_NORM}.out"))
+    gamma = value(f"toy.lively:{LAST_NORM}.gamma") if gamma is None else gamma
+    x, dy = (value(f"toy.lively:{name}")[0] for name in ("decoder.0.residual_3", f"gradient.{LAST_NORM}.out"))
     return x, dy, layer_norm_gradients(gamma, eps, x, dy)
 
 
@@ -165,13 +144,6 @@ def closed_gate():
     hidden, _, package, _ = gated()
     at_zero, _ = feed_forward.relu_backward(np.ones(2), feed_forward.relu(np.array([0.0, -1.0]))[1])
     return {"gradient_at_nonpositive": largest(package[hidden <= 0], at_zero)}
-
-
-@claim("d1-bwd-dead-relu", holds=lambda found: found["inactive_for_row0"] > 0)
-def inactive_units():
-    inactive = value("encoder.0.feed_forward.hidden")[0] <= 0
-    names = ("inactive_for_row0", "inactive_for_row1", "dead_for_both_rows")
-    return dict(zip(names, [*inactive.sum(axis=1).tolist(), int(inactive.all(axis=0).sum())], strict=True))
 
 
 # ---- attention ----

@@ -1,87 +1,18 @@
 """Document 1, the decoder: masked self-attention, cross-attention, the final row, the vocabulary."""
 
-import math
-
 import numpy as np
 
 from byhand import toy
 from byhand.numpy import linear, loss, softmax, transformer
 
-from . import as_stated, claim, claims, extra, look_up
+from . import as_stated, claim, claims, extra
 from .samples import draw, largest, value
 
 SELF, CROSS = "decoder.0.self_attention", "decoder.0.cross_attention"
 
-look_up(
-    {
-        "d1-dec-weights-pos0": f"{SELF}.weights[0,0,0]",
-        "d1-dec-weights-pos1": f"{SELF}.weights[0,0,1]",
-        "d1-dec1": "decoder.0.norm_1.out[0]",
-        "d1-cross-scores": f"{CROSS}.scores[0,0]",
-        "d1-cross-a00": f"{CROSS}.weights[0,0,0,0]",
-        "d1-cross-a01": f"{CROSS}.weights[0,0,0,1]",
-        "d1-cross-a": f"{CROSS}.weights[0,0]",
-        "d1-cross-o": f"{CROSS}.mixed[0,0]",
-        "d1-cross-h": "decoder.out[0,1]",
-        "d1-z": "logits[0,1]",
-        "d1-p": "probabilities[0,1]",
-        "d1-p-am": "probabilities[0,1,2]",
-    }
-    | {f"d1-cross-{name}": f"{CROSS}.{name}[0,0]" for name in "qk"}
-    | {f"d1-cross-{name}-{i}{j}": f"{CROSS}.{name}[0,0,{i},{j}]" for name in "qk" for i in (0, 1) for j in (0, 1)}
-    | {f"d1-cross-o-{i}{j}": f"{CROSS}.mixed[0,0,{i},{j}]" for i in (0, 1) for j in (0, 1)}
-    | {f"d1-z-{k}": f"logits[0,1,{k}]" for k in range(4)}
-    | {f"d1-p-{k}": f"probabilities[0,1,{k}]" for k in range(4)}
-)
-
 
 # ---- masked self-attention ----
-@claim("d1-dec-mask-before-softmax", holds=lambda found: found["masked_weight"] == 0 and found["row_sum_error"] < 1e-12)
-def masked_weight():
-    weights = value(f"{SELF}.weights")[0]
-    return {"masked_weight": largest(weights[:, 0, 1]), "row_sum_error": largest(weights.sum(axis=-1) - 1)}
-
-
 # ---- cross-attention ----
-def raw_scores():
-    return value(f"{CROSS}.q")[0, 0] @ value(f"{CROSS}.k")[0, 0].T
-
-
-claim("d1-cross-qkt")(raw_scores)
-for i in (0, 1):
-    for j in (0, 1):
-        claim(f"d1-cross-qkt-{i}{j}")(lambda i=i, j=j: raw_scores()[i, j])
-
-
-def exponentials():
-    return np.exp(value(f"{CROSS}.scores")[0, 0, 0])
-
-
-@claim("d1-cross-exp-pos")
-def exponential_of_the_positive_score():
-    return exponentials()[0]
-
-
-@claim("d1-cross-exp-neg")
-def exponential_of_the_negative_score():
-    return exponentials()[1]
-
-
-@claim("d1-cross-sum")
-def normaliser():
-    return exponentials().sum()
-
-
-@claim("d1-cross-residual-shape")
-def shape_added_to_dec_1():
-    return value(f"{CROSS}.out").shape[1:]
-
-
-@extra("d1-cross-residual-shape")
-def shape_of_one_head():
-    return {"shape_of_one_head": value(f"{CROSS}.mixed").shape[2:]}
-
-
 @claim("d1-cross-scored-position", holds=lambda found: found["target_at_scored_position"] == "am")
 def scored_position():
     case = toy.document()
@@ -119,50 +50,9 @@ def why_the_final_row_is_impossible():
     }
 
 
-@claim("d1-cross-h-shape")
-def final_row_shape():
-    return value("decoder.out")[0, 1:].shape
-
-
 # ---- vocabulary ----
 @claim("d1-vocab-formula")
 def logits_formula():
     h, w, b = draw(1, 2, 4), draw(4, 5), draw(5)
     sums = [[[sum(h[0, t, i] * w[i, j] for i in range(4)) + b[j] for j in range(5)] for t in range(2)]]
     return largest(linear.linear(h, w, b)[0] - sums)
-
-
-def vocabulary_exponentials():
-    return np.exp(value("logits")[0, 1])
-
-
-@claim("d1-vocab-e1")
-def exponential_of_1():
-    return vocabulary_exponentials()[0]
-
-
-@claim("d1-vocab-e0")
-def exponential_of_0():
-    return vocabulary_exponentials()[1]
-
-
-@claim("d1-vocab-em1")
-def exponential_of_minus_1():
-    return vocabulary_exponentials()[2]
-
-
-@claim("d1-vocab-denom")
-def denominator():
-    return vocabulary_exponentials().sum()
-
-
-@extra("d1-p")
-def sum_of_the_print():
-    return {"sum_of_printed": sum(map(float, claims.lookup("d1-p")["printed"]))}
-
-
-@claim("d1-p-confidently-wrong", holds=lambda found: found["top_probability"] > value("probabilities")[0, 1, 2])
-def how_confident():
-    p = value("probabilities")[0, 1]
-    entropy = -sum(p * np.log(p))
-    return {"top_probability": p.max(), "entropy_nats": entropy, "entropy_over_maximum": entropy / math.log(4)}

@@ -7,19 +7,10 @@ import numpy as np
 from byhand import Config
 from byhand.numpy import attention, embedding, norm, optimizer, position
 
-from . import claim, claims, look_up
+from . import claim
 from .samples import draw, largest, value
 
 BASE = Config(d_model=512, n_heads=8, d_ff=2048, n_layers=6, source_vocab=37000, target_vocab=37000)
-
-look_up(
-    {
-        "d1-embed-je": "encoder.embedded[0,0]",
-        "d1-embed-suis": "encoder.embedded[0,1]",
-        "d1-embed-xraw": "encoder.embedded[0]",
-        "d1-pe-sum": "toy.exact:encoder.input[0]",
-    }
-)
 
 
 # ---- the machine, the toy ----
@@ -62,28 +53,6 @@ def embedding_formula():
     return largest(embedding.embedding(tokens, table)[0] - by_hand)
 
 
-@claim("d1-embed-table-shape")
-def table_shape():
-    return value("target_embedding").shape
-
-
-@claim("d1-embed-sqrt")
-def embedding_scale():
-    return value("encoder.embedded")[0, 0, 0] / value("source_embedding")[0, 0]
-
-
-@claim("d1-embed-rounding", holds=lambda found: found["max_change_by_rounding"] == 0)
-def embeddings_are_whole_already():
-    x = value("encoder.embedded")
-    return {"max_change_by_rounding": largest(x - x.round())}
-
-
-@claim("d1-embed-xraw-shape")
-@claim("d1-pe-shape")
-def input_shape():
-    return value("encoder.input").shape[1:]
-
-
 # ---- positions ----
 def by_formula(function, length, d):
     return [[function(pos / 10000 ** (2 * i / d)) for i in range(d // 2)] for pos in range(length)]
@@ -97,36 +66,3 @@ def even_channels():
 @claim("d1-pe-formula-odd")
 def odd_channels():
     return largest(position.sinusoidal(7, 6)[:, 1::2] - by_formula(math.cos, 7, 6))
-
-
-def divisor(i):
-    """The angle at position 1 is 1/divisor."""
-    row = position.sinusoidal(2, 4)[1]
-    return 1 / math.atan2(row[2 * i], row[2 * i + 1])
-
-
-@claim("d1-pe-div-0")
-def first_divisor():
-    return divisor(0)
-
-
-@claim("d1-pe-div-1")
-def second_divisor():
-    return divisor(1)
-
-
-@claim("d1-pe-pos0")
-def position_0():
-    return position.sinusoidal(2, 4)[0]
-
-
-@claim("d1-pe-pos1")
-def position_1():
-    return position.sinusoidal(2, 4)[1]
-
-
-@claim("d1-pe-rounding-claim", holds=lambda found: found["max_change"] <= 0.5)
-def printed_sum_is_no_rounding():
-    true_sum = value("encoder.input", "toy.exact")[0]
-    printed = np.array(claims.lookup("d1-pe-sum")["printed"], dtype=float)
-    return {"max_change": largest(true_sum - printed), "row0_is_already_integer": largest(true_sum[0] - true_sum[0].round()) == 0}

@@ -8,10 +8,8 @@ import numpy as np
 from byhand import toy
 from byhand.numpy import loss, norm, optimizer
 
-from . import claim, claims, extra, look_up
+from . import claim, claims, extra, named
 from .samples import draw, largest, plain_attention, value
-
-look_up({"d1-adam-g": "gradient.output.w[0,0]"})
 
 BETA_1, BETA_2, EPS = 0.9, 0.98, 1e-9
 SHOWN = float(claims.lookup("d1-adam-w4000")["printed"])  # where the document says the weight is by step 4000
@@ -33,70 +31,17 @@ def peak():
     return {"argmax_step": max(range(1, 10001), key=lr)}
 
 
-@claim("d1-adam-lr1")
-def first_rate():
-    return lr(1)
-
-
-@extra("d1-adam-lr1")
-def first_rate_of_the_toy():
-    return {"with_toy_d_model_4": lr(1, 4)}
-
-
-@claim("d1-adam-lr4000")
-def peak_rate():
-    return lr(4000)
-
-
-@extra("d1-adam-lr4000")
-def peak_rate_of_the_toy():
-    return {"with_toy_d_model_4": lr(4000, 4), "ratio_to_lr1": lr(4000) / lr(1)}
-
-
 # ---- one step of W_out[0,0] ----
-def one_step(g=None, rate=None, **options):
-    """The weight after one step from 1, and Adam's state."""
+@named
+def adam_step(g=None, rate=None):
+    """The weight after one step from 1, and Adam's moments."""
     g = value("gradient.output.w")[0, 0] if g is None else g
     rate = lr(1) if rate is None else rate
-    params, state = optimizer.adam({"w": np.array([1.0])}, {"w": np.array([g])}, lr=rate, betas=(BETA_1, BETA_2), eps=EPS, **options)
-    return params["w"][0], state
+    params, state = optimizer.adam({"w": np.array([1.0])}, {"w": np.array([g])}, lr=rate, betas=(BETA_1, BETA_2), eps=EPS)
+    return {"w": params["w"][0], "m": state.m["w"][0], "v": state.v["w"][0]}
 
 
-@claim("d1-adam-m1")
-def first_moment():
-    return one_step()[1].m["w"][0]
-
-
-@claim("d1-adam-v1")
-def second_moment():
-    return one_step()[1].v["w"][0]
-
-
-@claim("d1-adam-mhat")
-def corrected_first_moment():
-    return first_moment() / (1 - BETA_1)
-
-
-@claim("d1-adam-vhat")
-def corrected_second_moment():
-    return second_moment() / (1 - BETA_2)
-
-
-@claim("d1-adam-direction")
-def direction():
-    return corrected_first_moment() / (math.sqrt(corrected_second_moment()) + EPS)
-
-
-@claim("d1-adam-direction-ignores-size", holds=lambda found: all(0.99999 < size <= 1 for size in found.values()))
-def direction_of_any_gradient():
-    return {f"direction_for_g_{name}": 1 - one_step(float(name), rate=1.0)[0] for name in ("1e-3", "1e3")}
-
-
-@claim("d1-adam-w1")
-def weight_after_step_1():
-    return one_step()[0]
-
-
+@named
 def as_bfloat16(x):
     """A float32 rounded to the upper 16 of its bits, halves to even."""
     bits = int(np.float32(x).view(np.uint32))
@@ -104,29 +49,16 @@ def as_bfloat16(x):
     return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
 
 
-@claim("d1-adam-barely-moves", holds=lambda found: all(1 - w < 1e-6 for w in found.values()))
-def weight_in_fewer_bits():
-    w = weight_after_step_1()
-    return {"w1_bfloat16": as_bfloat16(w), "w1_float16": float(np.float16(w)), "w1_float32": float(np.float32(w))}
-
-
 # ---- step 4000 ----
-@claim("d1-adam-w4000")
-def weight_after_a_step_of_the_peak_rate():
-    return 1 - lr(4000)
 
 
-@claim("d1-adam-isolated-direction")
-def direction_of_a_first_gradient_at_step_4000():
+@named
+def first_direction_at(step):
+    """Adam's direction where the first gradient that is not 0 comes at this step."""
     zero = {"w": np.zeros(1)}
-    state = optimizer.AdamState(t=3999, m=zero, v=zero)
+    state = optimizer.AdamState(t=step - 1, m=zero, v=zero)
     params, _ = optimizer.adam({"w": np.zeros(1)}, {"w": np.array([0.5])}, state, lr=1.0, betas=(BETA_1, BETA_2), eps=0.0)
     return -params["w"][0]
-
-
-@extra("d1-adam-isolated-direction")
-def weight_after_a_first_gradient_at_step_4000():
-    return {"weight_after_isolated_gradient_at_4000": 1 - lr(4000) * direction_of_a_first_gradient_at_step_4000()}
 
 
 @functools.cache
@@ -144,12 +76,13 @@ def training_of_the_output_layer_alone(steps=4000):
     return weights, overtaken
 
 
+@named
 def if_the_direction_stays_1():
     """W_out[0,0] after each step, when every step has Adam's first direction."""
     return 1 - np.cumsum([0.0, *(lr(step) for step in range(1, 4001))])
 
 
-@claim("d1-adam-weight-shift", holds=lambda found: found["weight_if_this_example_is_repeated"] != 1)
+@named
 def how_far_the_weight_moves():
     weights, _ = training_of_the_output_layer_alone()
     straight = if_the_direction_stays_1()
@@ -159,17 +92,6 @@ def how_far_the_weight_moves():
         "weight_if_this_example_is_repeated": weights[-1],
         "first_step_at_or_below_0_999301": next(step for step, w in enumerate(weights) if w <= SHOWN),
     }
-
-
-@claim("d1-end-adam-by-4000")
-def weight_by_step_4000():
-    return if_the_direction_stays_1()[-1]
-
-
-@extra("d1-end-adam-by-4000")
-def weight_by_step_4000_of_the_example():
-    found = how_far_the_weight_moves()
-    return {name: found[name] for name in ("weight_if_this_example_is_repeated", "first_step_at_or_below_0_999301")}
 
 
 @claim("d1-end-better-weights", holds=lambda found: found["same_example_loss_falls"])
@@ -188,9 +110,6 @@ def one_step_on_the_output_layer():
 
 
 # ---- invariants ----
-@claim("d1-inv-residual-shapes", holds=lambda found: found["numpy_broadcasts_1x4_plus_2x4_silently"])
-def broadcasting_hides_a_wrong_shape():
-    return {"numpy_broadcasts_1x4_plus_2x4_silently": (draw(1, 4) + draw(2, 4)).shape == (2, 4)}
 
 
 @claim("d1-inv-layernorm", holds=lambda found: abs(found["ln1_mean"]) < 1e-12 and abs(found["ln1_variance"] - 1) < 1e-12)
@@ -207,11 +126,6 @@ def centred_with_variance_one():
         "gamma2_beta1_mean": moved.mean(),
         "gamma2_beta1_variance": moved.var(),
     }
-
-
-@extra("d1-inv-dz-sum")
-def sum_of_the_printed_gradient():
-    return {"printed_sum": round(sum(map(float, claims.lookup("d1-bwd-dz")["printed"])), 12)}
 
 
 @claim("d1-inv-production", holds=lambda found: found["fused_vs_plain_forward_below_1e12"] and found["fused_vs_plain_gradient_below_1e12"])

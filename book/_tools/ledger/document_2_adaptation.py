@@ -5,12 +5,12 @@ import numpy as np
 from byhand import toy
 from byhand.numpy import attention, decoder, lora, preference
 
-from . import claim, every, extra
+from . import claim, extra, named
 from .samples import draw, largest, letters
 
 
 # ---- section 9 ----
-@claim("d2-s9-fixed-vector", holds=every)
+@claim("d2-s9-fixed-vector")
 def one_context_for_each_query():
     queries, source = draw(1, 3, 6), draw(1, 5, 6)
     _, cache = attention.multi_head_attention(queries, source, *(draw(6, 6, seed=i) for i in range(4)), n_heads=1)
@@ -18,7 +18,7 @@ def one_context_for_each_query():
     return {"attention_context_changes_per_query": min(largest(first - second), largest(second - third), largest(first - third)) > 0.01}
 
 
-@claim("d2-s9-parallel", holds=every)
+@claim("d2-s9-parallel")
 def all_positions_at_once():
     case = toy.decoder()
     tokens = case.decoder_input[:1]
@@ -27,19 +27,10 @@ def all_positions_at_once():
     return {"all_positions_in_one_pass_equals_position_by_position": largest(at_once - one_by_one) < 1e-12}
 
 
+@named
 def dpo_loss(chosen, rejected, reference_chosen=-5.0, reference_rejected=-4.0):
     """DPO's loss for one pair, from four log-likelihoods."""
     return preference.dpo(*(np.array([value]) for value in (chosen, rejected, reference_chosen, reference_rejected)), beta=0.5)[0]
-
-
-@claim("d2-s9-dpo", holds=lambda found: found["loss_falls_while_chosen_logprob_falls"] and found["adding_2_to_both_logprobs_changes_loss_by"] < 1e-12)
-def only_the_advantage_counts():
-    start = dpo_loss(-5.0, -4.0)
-    return {
-        "loss_when_policy_equals_reference": start,
-        "adding_2_to_both_logprobs_changes_loss_by": abs(dpo_loss(-3.0, -2.0) - start),
-        "loss_falls_while_chosen_logprob_falls": dpo_loss(-6.0, -7.0) < start,
-    }
 
 
 # ---- section 11: retrieval ----
@@ -93,33 +84,21 @@ def rank_and_start():
     return {"rank_of_update": np.linalg.matrix_rank(merged - w_0.T), "zero_b_leaves_w0": np.array_equal(at_the_start, w_0.T)}
 
 
+@named
+def lora_counts(d_in, d_out, rank):
+    return lora.counts(d_in, d_out, rank)._asdict()
+
+
 @claim("d2-lora-count")
 def trainable_parameters():
     d_in, d_out, r = SIZES.values()
     return max(abs(array_count - r * (d_in + d_out)) for array_count in (lora.counts(d_in, d_out, r).lora, sum(m.size for m in update()[1:])))
 
 
-@extra("d2-lora-count")
-def trainable_parameters_of_a_wide_matrix():
-    return {"example_d4096_r8": lora.counts(4096, 4096, 8).lora}
-
-
 @claim("d2-lora-full-count")
 def parameters_of_the_matrix():
     d_in, d_out, r = SIZES.values()
     return max(abs(array_count - d_in * d_out) for array_count in (lora.counts(d_in, d_out, r).full, update()[0].size))
-
-
-@extra("d2-lora-full-count")
-def parameters_of_a_wide_matrix():
-    counts = lora.counts(4096, 4096, 8)
-    return {"example_d4096": counts.full, "ratio_d4096_r8": counts.lora / counts.full}
-
-
-@claim("d2-lora-small-r", holds=lambda found: 8 < found["break_even_rank_d4096"] and found["r_4096_over_full"] > 1)
-def when_the_rank_is_small():
-    counts = lora.counts(4096, 4096, 1)  # of rank 1; the package refuses one that is no smaller than the matrix
-    return {"break_even_rank_d4096": counts.break_even, "r_4096_over_full": 4096 * counts.lora / counts.full}
 
 
 @claim("d2-lora-not-eliminate", holds=lambda found: found["forward_still_needs_w0_values"] > 0 and found["output_without_w0_differs"])

@@ -8,20 +8,24 @@ import numpy as np
 from byhand.numpy import attention, softmax
 from byhand.worked.experiments import AttentionTable
 
-from . import claim, claims, every, extra
+from . import claim, claims, named
 from .samples import draw, largest, letters, one_head, plain_attention, plain_softmax
 
 Q, K, V = (np.array(claims.lookup(f"d2-s4-{name}")["exact"]) for name in ("q", "keys", "values"))
+PROBE = np.array(claims.lookup("d2-s5-code-probe")["exact"])
 
 
-def worked_row():
-    """The row of section 4: its mixed value, scores and weights."""
-    y, scores, weights = one_head([Q], K, V)
-    return y[0], scores[0], weights[0]
+@named
+def worked_example():
+    """The last row of section 4, and section 5's gradient of its scores, for the loss PROBE · y."""
+    y, cache = attention.attention(Q[None, None, None], K[None, None], V[None, None])
+    gradients = attention.attention_gradients(PROBE[None, None, None], cache).scores
+    found = {"scores": cache.scores, "weights": cache.weights, "output": y, "gradients": gradients}
+    return {name: rows[0, 0, 0] for name, rows in found.items()}
 
 
 # ---- takeaways ----
-@claim("d2-take-routing", holds=every)
+@claim("d2-take-routing")
 def differentiable_and_content_dependent():
     q, k, v, dy = (draw(1, 1, 3, 4, seed=i) for i in range(4))
     _, cache = attention.attention(q, k, v)
@@ -34,7 +38,7 @@ def differentiable_and_content_dependent():
 
 @claim("d2-take-not-explanation", holds=lambda found: found["contribution_norm_ratio_v3_to_v1"] > 1 and found["two_different_weight_rows_same_output"])
 def weights_and_what_they_contribute():
-    _, _, a = worked_row()
+    a = worked_example()["weights"]
     sizes = np.linalg.norm(a[:, None] * V, axis=1)
     opposite_in_pairs = [[1, 0], [0, 2], [-1, 0], [0, -2]]
     y, _, weights = one_head([[1], [-1]], [[1], [0], [1], [0]], opposite_in_pairs)
@@ -46,40 +50,16 @@ def weights_and_what_they_contribute():
 
 
 # ---- experiment 1 ----
-def percent():
-    return 100 * AttentionTable().attend()[0]
-
-
-@claim("d2-widget-row-the")
-def first_row():
-    return percent()[0, :1]
-
-
-@claim("d2-widget-row-cat")
-def second_row():
-    return percent()[1, :2]
-
-
-@claim("d2-widget-row-sat")
-def third_row():
-    return percent()[2]
-
-
-@claim("d2-widget-row-sums")
-def row_sums():
-    return percent().sum(axis=1)
-
-
-@claim("d2-widget-mixed")
-def mixed_value():
-    return AttentionTable().attend()[1][2]
+@named
+def attend(temperature=1.0):
+    """The weights and the mixed values of the table."""
+    return AttentionTable().attend(temperature)
 
 
 @claim("d2-widget-temperature", holds=lambda found: found["softmax_of_scores_over_T_equals_weights_to_1_over_T"])
 def what_the_temperature_divides():
     t = 0.5
-    weights, _ = AttentionTable().attend()
-    cooler, _ = AttentionTable().attend(t)
+    weights, cooler = attend()[0], attend(t)[0]
     powers = weights ** (1 / t)
     return {
         "softmax_of_scores_over_T_equals_weights_to_1_over_T": largest(powers / powers.sum(axis=1, keepdims=True) - cooler) < 1e-12,
@@ -91,6 +71,7 @@ def what_the_temperature_divides():
 SIZES = {"n": 7, "d": 6, "dk": 3, "dv": 5}
 
 
+@named
 def shapes_of_a_head():
     """The shape of every array of one causal head in letters, after a pass in which every size differs."""
     n, d, d_k, d_v = SIZES.values()
@@ -101,10 +82,6 @@ def shapes_of_a_head():
     rows = {"q": inner.q, "k": inner.k, "v": inner.v, "s": inner.scores, "a": inner.weights, "y": cache.mixed}
     arrays = {"x": x[0], "wq": cache.q.w, "wv": cache.v.w} | {name: array[0, 0] for name, array in rows.items()}
     return {name: letters(array.shape, SIZES) for name, array in arrays.items()}
-
-
-for name in ("x", "wq", "wv", "q", "k", "v", "s", "a", "y"):
-    claim(f"d2-s3-shape-{name}")(lambda name=name: shapes_of_a_head()[name])
 
 
 # ---- section 3: formula and mask ----
@@ -166,13 +143,14 @@ def nothing_left_to_attend_to():
 
 
 # ---- section 3: variance ----
+@named
 def scores_of_all_signs(width=4):
     """Scaled scores of every query with every key whose coordinates are ±1: independent, of mean 0 and variance 1."""
     signs = np.array(list(itertools.product((-1, 1), repeat=width)))
     return one_head(signs, signs, signs)[1]
 
 
-@claim("d2-s3-variance", holds=every)
+@claim("d2-s3-variance")
 def variance_of_the_dot_product():
     q, k = draw(40000, 64), draw(40000, 64, seed=1)
     dots = scores_of_all_signs(4) * math.sqrt(4)
@@ -183,28 +161,11 @@ def variance_of_the_dot_product():
     }
 
 
-@claim("d2-s3-scaled-variance")
-def variance_of_the_scaled_scores():
-    return scores_of_all_signs().var()
-
-
+@named
 def mean_top_weight(factor, width=64):
     """The strongest of 16 weights, on average over 1000 queries; the query is multiplied by a factor."""
     q, k = draw(1, 1000, 1, width), draw(1, 1000, 16, width)
     return attention.attention(factor * q, k, k)[1].weights.max(axis=-1).mean()
-
-
-@claim("d2-s3-peaked", holds=every)
-def with_and_without_the_scaling():
-    return {
-        "mean_top_weight_unscaled_above_0_8": mean_top_weight(math.sqrt(64)) > 0.8,
-        "mean_top_weight_scaled_below_0_3": mean_top_weight(1) < 0.3,
-    }
-
-
-@claim("d2-s3-no-guarantee", holds=every)
-def weights_that_grew():
-    return {"top_weight_after_weights_grow_10x_above_0_9": mean_top_weight(10 * 10) > 0.9}  # W_Q ten times, and W_K
 
 
 # ---- section 3: heads ----
@@ -222,7 +183,7 @@ def concatenated_and_projected():
     return largest(y - np.concatenate(mixed, axis=-1) @ w_o, y - sum(rows @ w_o[head] for rows, head in zip(mixed, heads, strict=True)))
 
 
-@claim("d2-s3-heads-differ", holds=every)
+@claim("d2-s3-heads-differ")
 def patterns_of_two_heads():
     first, second = two_heads()[2][1].attention.weights[0]
     return {"attention_rows_differ": bool((first[1:] != second[1:])[PAST[1:]].all())}  # row 0 sees itself alone
@@ -235,16 +196,6 @@ def keys_that_the_last_of_three_sees():
     return (weights[-1] > 0).sum()
 
 
-@claim("d2-s4-scores")
-def worked_scores():
-    return worked_row()[1]
-
-
-@claim("d2-s4-weights")
-def worked_weights():
-    return worked_row()[2]
-
-
 @claim("d2-s4-mix-formula")
 def mixing_formula():
     q, k, v = draw(1, 3), draw(3, 3), draw(3, 2)
@@ -253,32 +204,12 @@ def mixing_formula():
     return largest(y[0] - [a_1 * v[0, i] + a_2 * v[1, i] + a_3 * v[2, i] for i in range(2)], plain_attention(q, k, v) - y)
 
 
-@claim("d2-s4-output")
-def worked_output():
-    return worked_row()[0]
-
-
-@claim("d2-s4-weights-sum")
-def sum_of_the_weights():
-    return worked_weights().sum()
-
-
-@extra("d2-s4-weights-sum")
-def sum_of_the_prints():
-    return {"sum_of_printed": sum(map(float, claims.lookup("d2-s4-weights")["printed"]))}
-
-
-@claim("d2-s4-output-is-vector")
-def output_shape():
-    return worked_output().shape
-
-
 @claim(
     "d2-s4-highest-weight",
     holds=lambda found: found["share_of_second_output_from_a_top_weight_key"] < found["share_of_second_output_from_the_lowest_weight_key"],
 )
 def what_the_highest_weight_brings():
-    a = worked_weights()
+    a = worked_example()["weights"]
     return {
         "highest_weight_is_unique": int((a == a.max()).sum()) == 1,
         "share_of_second_output_from_a_top_weight_key": (a * V[:, 1])[a.argmax()],
@@ -299,38 +230,19 @@ def which_maximum_is_subtracted():
     }
 
 
-@claim("d2-s4-shift-invariance", holds=lambda found: found["max_change_plus_5"] < 1e-12)
-def constant_added_to_the_row():
-    _, scores, weights = worked_row()
-    return {
-        "max_change_plus_5": largest(softmax.softmax(scores + 5)[0] - weights),
-        "plus_1e17_in_float64_becomes": softmax.softmax(scores + 1e17)[0],
-    }
-
-
-@claim("d2-s4-temperature", holds=lambda found: found["entropy_falls"])
-def colder():
-    (row, cold, frozen) = (AttentionTable().attend(t)[0][2] for t in (1, 0.5, 1e-4))
-    return {
-        "weights_T_0_5": cold,
-        "entropy_falls": sum(cold * np.log(cold)) > sum(row * np.log(row)),
-        "limit_T_to_0": frozen,
-    }
-
-
-@claim("d2-s4-temperature-vs-head-dim", holds=every)
+@claim("d2-s4-temperature-vs-head-dim")
 def wider_head_with_the_same_products():
     padding = ((0, 0), (0, 6))
     _, _, wider = one_head(np.pad([Q], padding), np.pad(K, padding), V)
-    return {"padding_to_dk8_equals_T2": largest(wider[0] - AttentionTable().attend(2)[0][2]) < 1e-12}
+    return {"padding_to_dk8_equals_T2": largest(wider[0] - attend(2)[0][2]) < 1e-12}
 
 
 # ---- the questions ----
-@claim("d2-faq-attention", holds=every)
+@claim("d2-faq-attention")
 def weighted_combination():
-    a = worked_weights()
+    a, y = worked_example()["weights"], worked_example()["output"]
     # where y lies in the triangle of the three values, found without the weights
-    place = np.linalg.solve(np.vstack([V.T, np.ones(3)]), [*worked_output(), 1])
+    place = np.linalg.solve(np.vstack([V.T, np.ones(3)]), [*y, 1])
     return {
         "weights_nonnegative": bool((a >= 0).all()),
         "weights_sum_to_one": abs(a.sum() - 1) < 1e-12,

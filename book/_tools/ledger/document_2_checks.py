@@ -5,8 +5,9 @@ import numpy as np
 from byhand import check, toy
 from byhand.numpy import decoder, softmax
 
-from . import claim, claims, every
-from .document_2_derivative import PROBE, SCORES, V, errors, worked
+from . import claim, claims
+from .document_2_attention import PROBE, V, worked_example
+from .document_2_derivative import SCORES, errors
 from .samples import largest
 
 CASE = toy.decoder()
@@ -22,7 +23,7 @@ def with_dropout(rate=0.1):
     return lambda tokens: logits(tokens, table * (rng.random(table.shape) >= rate) / (1 - rate))
 
 
-@claim("d2-s13-causal-isolation", holds=every)
+@claim("d2-s13-causal-isolation")
 def earlier_outputs():
     tokens = CASE.decoder_input
     evaluation, training = (check.causal_isolation(run, tokens, CASE.config.target_vocab) for run in (logits, with_dropout()))
@@ -45,7 +46,7 @@ def probabilities():
     }
 
 
-@claim("d2-s13-derivative", holds=every)
+@claim("d2-s13-derivative")
 def single_and_double_precision():
     def in_float32(scores):
         scores, values, probe = (array.astype(np.float32) for array in (scores, V, PROBE))
@@ -53,11 +54,11 @@ def single_and_double_precision():
 
     return {
         "float64_error_below_1e10": largest(errors(1e-5)) < 1e-10,
-        "float32_error_at_1e-5_above_1e-4": largest(check.numerical_gradient(in_float32, SCORES, 1e-5) - worked()[2]) > 1e-4,
+        "float32_error_at_1e-5_above_1e-4": largest(check.numerical_gradient(in_float32, SCORES, 1e-5) - worked_example()["gradients"]) > 1e-4,
     }
 
 
-@claim("d2-s14-reproduce", holds=every)
+@claim("d2-s14-reproduce")
 def once_more():
-    printed = [claims.lookup(f"d2-{name}")["printed"] for name in ("s4-weights", "s4-output", "s5-code-gradients")]
-    return {"residual_below_1e6": all(largest(found - np.array(text, dtype=float)) < 1e-6 for found, text in zip(worked(), printed, strict=True))}
+    printed = {name.split("-")[-1]: claims.lookup(f"d2-{name}")["printed"] for name in ("s4-weights", "s4-output", "s5-code-gradients")}
+    return {"residual_below_1e6": all(largest(worked_example()[name] - np.array(text, dtype=float)) < 1e-6 for name, text in printed.items())}

@@ -1,7 +1,6 @@
 """Document 2, gradient flow through depth: the takeaway on residuals, experiment 2 and section 7."""
 
 import functools
-import math
 
 import numpy as np
 
@@ -9,25 +8,18 @@ from byhand import Config
 from byhand.numpy import decoder, feed_forward, linear, loss, norm
 from byhand.worked.experiments import DepthPlot
 
-from . import claim, claims, every, extra
+from . import claim, claims, extra, named
 from .samples import by_complex_step, draw, largest, plain_feed_forward, plain_layer_norm
 
 
 # ---- experiment 2 ----
-@claim("d2-take-identity-path", holds=lambda found: found["residual_gradient_with_zero_branch"] == 1)
-def gradient_past_a_branch_of_zero():
-    direct, residual = DepthPlot(a=0.0).gains()
-    return {"residual_gradient_with_zero_branch": residual, "direct_gradient_with_zero_branch": direct}
+@named
+def gains(a=-0.1, layers=12, depth=None):
+    """What the plot gives as the gain of the direct and of the residual chain."""
+    return DepthPlot(a, layers).gains(depth)
 
 
-@claim("d2-widget-direct")
-def direct_gain_at_first():
-    return DepthPlot().gains()[0]
-
-
-@claim("d2-widget-residual")
-def residual_gain_at_first():
-    return DepthPlot().gains()[1]
+named(DepthPlot().height)
 
 
 @claim("d2-widget-setting", holds=lambda found: found["solutions_on_grid"] == 1)
@@ -39,35 +31,10 @@ def setting_behind_both_figures():
     for a in range(-200, 201):
         plot = DepthPlot(a=a / 100)
         for depth in range(1, 201):
-            gains = plot.gains(depth)
-            if all(low < gain < high for gain, (low, high) in zip(gains, near, strict=True)) and all(map(claims.rounds_half_up, gains, prints)):
+            both = plot.gains(depth)
+            if all(low < gain < high for gain, (low, high) in zip(both, near, strict=True)) and all(map(claims.rounds_half_up, both, prints)):
                 fits.append((plot.a, depth))
     return {"a": fits[0][0], "L": fits[0][1], "solutions_on_grid": len(fits)}
-
-
-@claim("d2-widget-clip", holds=lambda found: found["a0_clips_to"] == -18 and found["a1_L60_clips_to"] == 12)
-def heights_on_the_axis():
-    plot = DepthPlot()
-    return {
-        "log10_direct": plot.height(plot.gains()[0]),
-        "log10_residual": plot.height(plot.gains()[1]),
-        "a0_clips_to": plot.height(DepthPlot(a=0.0).gains()[0]),
-        "a1_L60_clips_to": plot.height(DepthPlot(a=1.0, L=60).gains()[1]),
-    }
-
-
-@claim("d2-widget-initial")
-def gain_of_no_layers():
-    return DepthPlot().gains(0)[1]
-
-
-def residual_gain(a, depth=12):
-    return DepthPlot(a=a, L=depth).gains()[1]
-
-
-@claim("d2-widget-three-outcomes", holds=lambda found: [math.ceil(gain) for gain in found.values()] == [1, 0, 4])
-def attenuated_cancelled_amplified():
-    return {"attenuate_a_-0.1": residual_gain(-0.1), "cancel_a_-1": residual_gain(-1.0), "amplify_a_0.1": residual_gain(0.1)}
 
 
 # ---- Jacobians ----
@@ -115,6 +82,7 @@ def layers_in_the_wrong_order():
     return {"reversed_order_error": largest(np.linalg.multi_dot([j.T for j in reversed(jacobians)] + [g[-1]]) - g[0])}
 
 
+@named
 def through(matrix, g, depth, residual=False):
     """A gradient carried back through so many equal linear layers h ← h W, or h ← h + h W, by the package."""
     w = np.array(matrix, dtype=float)
@@ -137,23 +105,13 @@ def scalar_gain():
 @claim("d2-s7-direct-gain")
 def direct_gain():
     cases = [(a, depth) for a in (0.9, 1.1, -0.7) for depth in (7, 100)]
-    return max(relative(DepthPlot(a, depth).gains()[0], abs(through([[a]], [1], depth)[0])) for a, depth in cases)
+    return max(relative(gains(a, depth)[0], abs(through([[a]], [1], depth)[0])) for a, depth in cases)
 
 
 @claim("d2-s7-residual-gain")
 def residual_chain_gain():
     cases = [(a, depth) for a in (0.1, -0.1, -1.7) for depth in (7, 100)]
-    return max(relative(DepthPlot(a, depth).gains()[1], abs(through([[a]], [1], depth, residual=True)[0])) for a, depth in cases)
-
-
-@claim("d2-s7-gain-0.9")
-def attenuation():
-    return DepthPlot(a=0.9, L=100).gains()[0]
-
-
-@claim("d2-s7-gain-1.1")
-def amplification():
-    return DepthPlot(a=1.1, L=100).gains()[0]
+    return max(relative(gains(a, depth)[1], abs(through([[a]], [1], depth, residual=True)[0])) for a, depth in cases)
 
 
 @claim("d2-s7-matrix-directions", holds=lambda found: found["diag_0.9_1.1_gains"][0] < 1 < found["diag_0.9_1.1_gains"][1])
@@ -185,26 +143,6 @@ def residual_gradient():
     g = draw(1, 3, seed=9)
     package = g + feed_forward.feed_forward_backward(g, cache)[0]
     return largest((np.eye(3) + j_f).T @ g[0] - witness.T @ g[0], package[0] - witness.T @ g[0])
-
-
-@claim("d2-s7-cancel", holds=lambda found: found["gradient_norm_with_JF_minus_I"] == 0)
-def cancelled():
-    return {"gradient_norm_with_JF_minus_I": np.linalg.norm(through(-np.eye(3), draw(3), 1, residual=True))}
-
-
-@claim("d2-s7-explode", holds=lambda found: found["gain_a_0.1_L_100"] > 10**4)
-def exploded():
-    return {"gain_a_0.1_L_100": residual_gain(0.1, 100)}
-
-
-@claim("d2-s7-plot-both", holds=lambda found: found["residual_gain_a_-0.5_L_12"] < 1 < found["residual_gain_a_0.5_L_12"])
-def both_outcomes():
-    direct, residual = DepthPlot(a=1.0).gains()
-    return {
-        "residual_gain_a_-0.5_L_12": residual_gain(-0.5),
-        "residual_gain_a_0.5_L_12": residual_gain(0.5),
-        "residual_worse_than_direct_a_1_L_12": residual > direct == 1,
-    }
 
 
 # ---- where the norm stands ----
@@ -244,7 +182,7 @@ def last_layer_gradient(placement, n_layers, seeds=4):
     return float(np.mean(norms))
 
 
-@claim("d2-s7-xiong", holds=every)
+@claim("d2-s7-xiong")
 def gradients_at_initialisation():
     post, pre = (last_layer_gradient(placement, 16) / last_layer_gradient(placement, 4) for placement in ("post", "pre"))
     return {

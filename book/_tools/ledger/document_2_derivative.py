@@ -8,7 +8,8 @@ import numpy as np
 from byhand import check
 from byhand.numpy import attention, softmax
 
-from . import claim, claims, every, extra, worked_row
+from . import claim, named, worked_row
+from .document_2_attention import PROBE, V, worked_example
 from .samples import by_complex_step, draw, largest, plain_attention, plain_softmax
 
 
@@ -73,7 +74,7 @@ def query_gradient():
     return largest(package.scores[0, 0] @ k / np.sqrt(4) - witness, package.q[0, 0] - witness)
 
 
-@claim("d2-s5-grad-k")
+@named
 def key_gradient():
     q, k, v, g, _, _, package = row()
     witness = by_complex_step(lambda k: (g * plain_attention(q, k, v)).sum(), k)
@@ -81,7 +82,7 @@ def key_gradient():
 
 
 # ---- what flows where ----
-@claim("d2-s5-both-paths", holds=every)
+@claim("d2-s5-both-paths")
 def routing_and_content():
     package = row()[-1]
     return {f"grad_{name}_nonzero": bool((getattr(package, name) != 0).any()) for name in "qkv"}
@@ -106,23 +107,7 @@ def paths_to_x():
     }
 
 
-@claim("d2-s5-values-held-fixed", holds=lambda found: found["residual_when_v_independent_of_scores"] < 1e-12)
-def key_gradient_with_fixed_values():
-    return {"residual_when_v_independent_of_scores": key_gradient()}
-
-
 # ---- the listing ----
-PROBE = np.array(claims.lookup("d2-s5-code-probe")["exact"])
-K, V = (np.array(claims.lookup(f"d2-s4-{name}")["exact"]) for name in ("keys", "values"))
-
-
-def worked():
-    """Weights, output and score gradients of the worked row, by the package."""
-    q, k, v = np.array([[[[1.0, 0.0]]]]), K[None, None], V[None, None]
-    y, cache = attention.attention(q, k, v)
-    return cache.weights[0, 0, 0], y[0, 0, 0], attention.attention_gradients(PROBE[None, None, None], cache).scores[0, 0, 0]
-
-
 def probe_loss(scores):
     """L = 0.3 y_0 − 0.2 y_1, from the scores on."""
     return softmax.softmax(scores)[0] @ V @ PROBE
@@ -135,9 +120,9 @@ def imports_of_the_listing():
     return {"imports": [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]}
 
 
-@claim("d2-s5-code-assert-sum", holds=every)
+@claim("d2-s5-code-assert-sum")
 def first_check_of_the_listing():
-    sums = [sum(worked_row.softmax(worked_row.SCORES)), worked()[0].sum()]
+    sums = [sum(worked_row.softmax(worked_row.SCORES)), worked_example()["weights"].sum()]
     return {"sum_error_below_1e12": all(abs(total - 1) < 1e-12 for total in sums)}
 
 
@@ -160,28 +145,19 @@ def line(name, values):
 
 for i, name in enumerate(("weights", "output", "score gradients")):
 
-    @claim(f"d2-s5-code-line-{name.split()[-1]}", holds=lambda found, i=i, name=name: found == line(name, worked()[i]))
+    @claim(f"d2-s5-code-line-{name.split()[-1]}", holds=lambda found, i=i, name=name: found == line(name, worked_example()[name.split()[-1]]))
     def line_of_the_listing(i=i):
         return worked_row.lines()[i]
-
-
-@claim("d2-s5-code-gradients")
-def worked_gradients():
-    return worked()[2]
-
-
-@extra("d2-s5-code-gradients")
-def sum_of_the_worked_gradients():
-    return {"sum": worked_gradients().sum()}
 
 
 # ---- finite differences ----
 SCORES = np.array(worked_row.SCORES)
 
 
+@named
 def errors(h):
     """How far each central difference is from the package's gradient."""
-    return check.numerical_gradient(probe_loss, SCORES, h) - worked_gradients()
+    return check.numerical_gradient(probe_loss, SCORES, h) - worked_example()["gradients"]
 
 
 @claim("d2-s5-fd-local", holds=lambda found: found["wrong_model_passes_the_1e-7_check_here"] and found["its_loss_error_3_units_away"] > 0)
@@ -189,16 +165,16 @@ def wrong_model_that_is_right_here():
     """The tangent of the loss at the worked scores: the same slopes there, and another loss away from there."""
 
     def tangent(scores):
-        return probe_loss(SCORES) + worked_gradients() @ (scores - SCORES)
+        return probe_loss(SCORES) + worked_example()["gradients"] @ (scores - SCORES)
 
     away = SCORES + [3, 0, 0]
     return {
-        "wrong_model_passes_the_1e-7_check_here": largest(check.numerical_gradient(tangent, SCORES, 1e-5) - worked_gradients()) < 1e-7,
+        "wrong_model_passes_the_1e-7_check_here": largest(check.numerical_gradient(tangent, SCORES, 1e-5) - worked_example()["gradients"]) < 1e-7,
         "its_loss_error_3_units_away": abs(tangent(away) - probe_loss(away)),
     }
 
 
-@claim("d2-s5-fd-extreme", holds=every)
+@claim("d2-s5-fd-extreme")
 def saturated_scores():
     scores = np.array([40.0, 0.0, 0.0])
     a, _ = softmax.softmax(scores)
@@ -207,11 +183,6 @@ def saturated_scores():
         "largest_true_gradient_below_1e-16": largest(true) < 1e-16,
         "an_all_zero_gradient_passes_the_1e-7_check": largest(check.numerical_gradient(probe_loss, scores, 1e-5) - np.zeros(3)) < 1e-7,
     }
-
-
-@claim("d2-s5-fd-small-step", holds=every)
-def tiny_step():
-    return {"error_at_1e-13_exceeds_1e-7": largest(errors(1e-13)) > 1e-7, "error_at_1e-5_below_1e-10": largest(errors(1e-5)) < 1e-10}
 
 
 @claim("d2-s5-fd-large-step", holds=lambda found: found["central_error_on_quadratic_h10"] > 0)

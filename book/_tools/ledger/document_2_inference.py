@@ -10,12 +10,12 @@ from byhand import Config, toy
 from byhand.check import kv_bytes
 from byhand.numpy import attention, decoder, quantize, tiled
 
-from . import claim, claims, every, extra
+from . import claim, claims, named
 from .samples import draw, largest
 
+
 # ---- parameters in training and in inference ----
-
-
+@named
 @functools.cache
 def torch_pass():
     """A pass of the toy decoder without gradients, then a training step: what each left behind."""
@@ -39,16 +39,6 @@ def torch_pass():
     return found | {"changed_by_optimizer_step": not unchanged()}
 
 
-@claim("d2-take-train-vs-infer", holds=every)
-def training_and_inference():
-    return torch_pass()
-
-
-@claim("d2-faq-inference-gradients", holds=every)
-def inference():
-    return {name: torch_pass()[name] for name in ("no_graph_under_no_grad", "unchanged_by_forward")}
-
-
 # ---- reading token by token ----
 TIME = 9
 SMALL = Config(d_model=6, n_heads=3, d_ff=8, n_layers=1, source_vocab=1, target_vocab=7, norm="pre", norm_kind="rms", positions="rope", activation="swiglu")
@@ -58,6 +48,7 @@ def read(tokens, kv_cache=None):
     return decoder.forward(decoder.init(SMALL, seed=1), SMALL, tokens, kv_cache)
 
 
+@named
 @functools.cache
 def token_by_token(cached):
     """Nine tokens, one a step: the last pass of all, each step's logits, and how many keys it computed and scores it took in one head."""
@@ -68,23 +59,23 @@ def token_by_token(cached):
         logits.append(out.logits[0, -1])
         keys.append(out.activations["block.0.attention.k_unrotated"].shape[2])
         scores.append(out.activations["block.0.attention.scores"][0, 0].size)
-    return out, np.array(logits), keys, scores
+    return {"last": out, "logits": np.array(logits), "keys": keys, "scores": scores}
 
 
 @claim("d2-s10-cache-equality", holds=lambda found: found["cached_equals_full_residual_below_1e12"])
 def cached_and_full():
-    whole, again, keys_again, _ = token_by_token(cached=False)
-    _, logits, keys, _ = token_by_token(cached=True)
+    whole, steps = token_by_token(cached=False), token_by_token(cached=True)
+    right = whole["last"].logits[0]
     return {
-        "cached_equals_full_residual_below_1e12": largest(logits - whole.logits[0], again - whole.logits[0]) < 1e-12,
-        "key_projections_with_cache": sum(keys),
-        "key_projections_without_cache": sum(keys_again),
+        "cached_equals_full_residual_below_1e12": largest(steps["logits"] - right, whole["logits"] - right) < 1e-12,
+        "key_projections_with_cache": sum(steps["keys"]),
+        "key_projections_without_cache": sum(whole["keys"]),
     }
 
 
 @claim("d2-s10-cache-not-weights", holds=lambda found: found["weights_unchanged"])
 def what_the_cache_holds():
-    kv_cache = token_by_token(cached=True)[0].kv_cache
+    kv_cache = token_by_token(cached=True)["last"].kv_cache
     kept = decoder.init(SMALL, seed=1)
     return {
         "weights_unchanged": all(np.array_equal(kept[name], value) for name, value in kv_cache.params.items()),
@@ -92,17 +83,12 @@ def what_the_cache_holds():
     }
 
 
-@claim("d2-s10-decode-prefix", holds=lambda found: found["total_scores"] == found["t_times_t_plus_1_over_2"])
-def growing_prefix():
-    scores = token_by_token(cached=True)[3]
-    return {"scores_per_step": scores, "total_scores": sum(scores), "t_times_t_plus_1_over_2": TIME * (TIME + 1) // 2}
-
-
 # ---- KV memory ----
 BATCH, LAYERS, CACHED, KV_HEADS, HEAD_WIDTH, BYTES = claims.lookup("d2-kv-parameters")["exact"]
 LARGE = Config(d_model=4096, n_heads=32, n_kv_heads=KV_HEADS, d_k=HEAD_WIDTH, d_v=HEAD_WIDTH, d_ff=1, n_layers=LAYERS, source_vocab=1, target_vocab=1)
 
 
+@named
 def payload(time=CACHED, number=BYTES, **choices):
     """The document's example, or one that differs from it."""
     return kv_bytes(replace(LARGE, **choices), BATCH, time, number)
@@ -120,42 +106,6 @@ def payload_formula():
     return max(abs(2 * b * l * t * h * d * size - allocated(b, l, t, h, d, f"f{size}")) for b, l, t, h, d, size in cases)
 
 
-@claim("d2-kv-bytes")
-@claim("d2-s13-memory")
-def payload_in_bytes():
-    return payload()
-
-
-@claim("d2-kv-1gib")
-def payload_in_gib():
-    return payload() / 2**30
-
-
-@extra("d2-kv-1gib")
-def payload_in_other_units():
-    return {"gigabytes_10_to_9": payload() / 10**9, "bytes_per_token": payload(time=1)}
-
-
-@claim("d2-kv-excludes", holds=lambda found: found["weights_of_7B_at_2_bytes_gib"] > payload_in_gib())
-def weights_beside_it():
-    return {"weights_of_7B_at_2_bytes_gib": 7e9 * BYTES / 2**30}
-
-
-@claim("d2-kv-4gib")
-def payload_of_32_heads_in_gib():
-    return payload(n_kv_heads=32) / 2**30
-
-
-@claim("d2-s13-shapes", holds=lambda found: found["payload_overestimate_if_32_query_heads_are_used_for_8_kv_heads"] > 1)
-def query_heads_taken_for_kv_heads():
-    return {"payload_overestimate_if_32_query_heads_are_used_for_8_kv_heads": payload(n_kv_heads=LARGE.n_heads) / payload()}
-
-
-@claim("d2-s10-longer-prompt", holds=lambda found: found["kv_ratio_for_doubled_prompt"] > 1)
-def prompt_twice_as_long():
-    return {"kv_ratio_for_doubled_prompt": payload(time=2 * CACHED) / payload()}
-
-
 @claim("d2-s10-gqa", holds=lambda found: found["shared_heads_residual_below_1e12"] and found["cache_ratio"] < 1)
 def shared_heads():
     """Two key-value heads for four query heads, and four heads with the same two matrices, each twice."""
@@ -168,7 +118,7 @@ def shared_heads():
 
 @claim("d2-s10-quantization", holds=lambda found: found["max_error_within_half_step"] and found["error_nonzero"])
 def keys_in_one_byte():
-    keys = token_by_token(cached=True)[0].kv_cache.keys[0]
+    keys = token_by_token(cached=True)["last"].kv_cache.keys[0]
     small = quantize.quantize(keys)
     moved = np.abs(keys - quantize.dequantize(small))
     return {
@@ -187,6 +137,7 @@ def tiles(n, width=8):
     return largest(y - attention.attention(q, k, v)[0]), [call.args[1].shape[2:] for call in seen.call_args_list]
 
 
+@named
 def scores_computed(n):
     return sum(rows * keys for rows, keys in tiles(n)[1])
 
@@ -195,13 +146,3 @@ def scores_computed(n):
 def exact_without_a_full_row():
     residual, shapes = tiles(37)
     return {"residual_below_1e12": residual < 1e-12, "widest_score_tile": max(keys for _, keys in shapes), "full_row_width": 37}
-
-
-@claim("d2-s10-flash-quadratic", holds=lambda found: found["scores_computed_n37"] == found["n_squared"])
-def arithmetic_of_the_tiles():
-    return {"scores_computed_n37": scores_computed(37), "n_squared": 37**2, "flops_ratio_for_doubled_n": scores_computed(74) / scores_computed(37)}
-
-
-@claim("d2-faq-flash", holds=lambda found: found["scores_computed_n37"] == found["n_squared"])
-def not_linear():
-    return {"scores_computed_n37": scores_computed(37), "n_squared": 37**2}

@@ -8,7 +8,7 @@ import numpy as np
 from byhand import toy
 from byhand.numpy import attention, decoder, embedding, linear, loss, optimizer, preference, softmax
 
-from . import claim, every, extra
+from . import claim, extra, named
 from .samples import draw, largest, letters
 
 
@@ -22,7 +22,7 @@ def shape_of_the_rows():
     return letters(looked_up([3, 0, 3, 1]).shape, {"n": 4, "d": 6})
 
 
-@claim("d2-s2-lookup", holds=every)
+@claim("d2-s2-lookup")
 def one_row_of_the_table():
     tokens = [3, 0, 3, 1]
     one_hot = np.eye(5)[tokens]
@@ -62,16 +62,12 @@ def targets_in_a_text():
     return {"loss_terms_from_T_tokens_without_bos": f"T{loss.next_token(np.zeros((1, length), int)).targets.shape[1] - length:+d}"}
 
 
+@named
 def gradient_step(theta, rate):
     """θ after one step of gradient descent on θ², and the loss before."""
     y, cache = linear.linear(np.ones((1, 1)), np.array([[theta]]))
     _, grads = linear.linear_backward(2 * y, cache)
     return theta - rate * grads["w"].item(), y.item() ** 2
-
-
-@claim("d2-s2-optimizer-step", holds=lambda found: found["theta_after_one_sgd_step_on_theta_squared"] != 1)
-def one_step():
-    return {"theta_after_one_sgd_step_on_theta_squared": gradient_step(1.0, rate=0.1)[0]}
 
 
 # ---- the shift, and what leaks without a mask ----
@@ -120,6 +116,7 @@ def train(causal, steps=300):
     return params, float(np.mean(losses[-20:]))
 
 
+@named
 @functools.cache
 def leakage():
     """What training with and without the causal mask seems to reach, and what the leaky model is worth."""
@@ -127,17 +124,6 @@ def leakage():
     _, honest_loss = train(causal=True)
     used, _ = loss_of_one_layer(leaky, random_tokens(500, seed=1000), causal=True)
     return {"chance": math.log(VOCAB), "leaky": leaky_loss, "honest": honest_loss, "leaky, used": used}
-
-
-@claim("d2-s2-leakage", holds=every)
-def falling_loss_that_conceals_a_leak():
-    found = leakage()
-    return {
-        "chance_loss": found["chance"],
-        "leaky_training_loss_below_0_3": found["leaky"] < 0.3,
-        "leaky_model_causal_loss_above_chance": found["leaky, used"] > found["chance"],
-        "honest_training_loss_near_chance": abs(found["honest"] - found["chance"]) < 0.05,
-    }
 
 
 # ---- two masks ----
@@ -155,22 +141,14 @@ def padded_loss(pad_row, attention_mask, loss_mask):
     return loss.cross_entropy((x + mixed) @ draw(6, 5), targets, mask=scored)[0]
 
 
+@named
 def padding_counts(**masks):
     """Whether another row for the padding gives another loss."""
     return abs(padded_loss(draw(1, 6), **masks) - padded_loss(draw(1, 6, seed=1), **masks)) > 1e-12
 
 
-@claim("d2-s2-two-masks", holds=every)
-def jobs_of_two_masks():
-    return {
-        "attention_mask_only_leaves_pad_target_in_loss": padding_counts(attention_mask=True, loss_mask=False),
-        "loss_mask_only_leaves_pad_key_in_context": padding_counts(attention_mask=False, loss_mask=True),
-        "both_masks_make_pad_irrelevant": not padding_counts(attention_mask=True, loss_mask=True),
-    }
-
-
 # ---- prompts ----
-@claim("d2-s2-prompt-not-weights", holds=every)
+@claim("d2-s2-prompt-not-weights")
 def two_prompts():
     case = toy.decoder()
     kept = {name: value.copy() for name, value in case.params.items()}

@@ -100,7 +100,7 @@ def as_precise_as(entry):
     places = max(len(print_.partition(".")[2]) for print_ in prints) + 3
 
     def write(value):
-        rounded = f"{claims.rounded_half_up(value, f'{0:.{places}f}'):f}"
+        rounded = f"{claims.rounded_like(f'{0:.{places}f}', value):f}"
         if abs(float(rounded) - value) < 1e-12:  # zeros at the end would say that it was rounded
             rounded = rounded.rstrip("0").rstrip(".")
         return "0" if rounded == "-0" else rounded
@@ -110,7 +110,7 @@ def as_precise_as(entry):
 
 def value_lines(entry):
     """What is right, one line for each named figure."""
-    value = recompute(entry["id"]) if entry["checked_by"] == "code" else claims.right_value(entry)
+    value = recompute(entry) if entry["checked_by"] == "code" else claims.right_value(entry)
     if is_formula(entry):
         return [f"agrees with an independent computation within {'1e-12' if value < 1e-12 else '1e-9'}"]
     write = as_precise_as(entry) if claims.has_print(entry) else number

@@ -7,10 +7,7 @@ import numpy as np
 
 from byhand.numpy.attention import attention
 
-
-def value(name, example="toy.document"):
-    """One value of a worked example as an array: value("encoder.0.self_attention.weights")."""
-    return np.array(figures.value_of(example, name))
+value = figures.named  # one value of a worked example: value("encoder.0.self_attention.weights"), value("toy.exact:loss")
 
 
 @functools.cache
@@ -24,6 +21,10 @@ def draw(*shape, seed=0):
 def largest(*differences):
     """The largest entry, in size, of any of the arrays."""
     return max(float(np.abs(difference).max()) for difference in differences)
+
+
+def entropy(p):
+    return -(p * np.log(p)).sum()
 
 
 def letters(shape, sizes):

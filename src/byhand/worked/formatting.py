@@ -224,8 +224,8 @@ def _needs_brackets(value, shown: str) -> bool:
 
 
 def printed_decimal(figure: str) -> Decimal:
-    """A figure as a document prints it: '0.944', '−0.853', '37,000', '1.75e-7', '1.75 × 10^-7'."""
-    plain = re.sub(r"\s*[×·x]\s*10\^", "e", str(figure).replace("−", "-")).replace(",", "").replace(" ", "")
+    """A figure as a document prints it: '0.944', '−0.853', '37,000', '1.75e-7', '1.75 × 10^-7', '94.4 %' (which is 94.4)."""
+    plain = re.sub(r"[,\s%]", "", re.sub(r"\s*[×·x]\s*10\^", "e", str(figure).replace("−", "-")))
     try:
         return Decimal(plain)
     except ArithmeticError:
