@@ -31,3 +31,19 @@
   })).observe(article);
   document.addEventListener("toggle", update, true);
 })();
+
+// A link into a closed block opens it; not every browser does so by itself.
+(() => {
+  const open = () => {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    const closed = [];
+    for (let block = target.closest("details"); block; block = block.parentElement.closest("details")) if (!block.open) closed.push(block);
+    for (const block of closed) block.open = true;
+    const own = target.querySelector(":scope > details.proof");
+    if (own) own.open = true;
+    if (closed.length || own) target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", open);
+  window.addEventListener("load", open);
+})();

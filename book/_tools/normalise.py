@@ -50,6 +50,8 @@ def normalise(notebook, page=Path("page.ipynb")):
         cell.metadata = nbformat.from_dict({key: value for key, value in cell.metadata.items() if key in CELL_KEYS and value})
         if hidden := folded(cell):
             cell.metadata["jupyter"] = nbformat.from_dict(hidden)
+        if cell.cell_type == "markdown" and cell.source.startswith("## Proof"):  # closed in JupyterLab, as _ext/proof.py closes it in the site
+            cell.metadata["jp-MarkdownHeadingCollapsed"] = True
         if cell.cell_type == "code":
             count += 1
             normalise_run(cell, count)

@@ -29,7 +29,7 @@ pages:
 """
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 CONFIG = {
-    "extensions": ["myst_nb", "repository", "accessible", "offline", "first_uses", "head", "pictures", "place", "reference"],
+    "extensions": ["myst_nb", "repository", "accessible", "offline", "first_uses", "head", "pictures", "place", "proof", "reference"],
     "root_doc": "book/page",
     "html_theme": "sphinx_book_theme",
     "html_title": "A book",
@@ -219,3 +219,15 @@ def test_the_book_is_printed(build, root, tmp_path, chromium):
     subprocess.run([sys.executable, root / "book/_tools/print_pdf.py", out, tmp_path / "book.pdf"], check=True, capture_output=True)
     pdf = (tmp_path / "book.pdf").read_bytes()
     assert pdf.startswith(b"%PDF") and b"/StructTreeRoot" in pdf, "not tagged for screen readers"
+
+
+def test_the_proof_is_one_closed_block_under_its_heading(build):
+    page = "# Running\n\n## A step\n\nText.\n\n(proof)=\n## Proof\n\nFirst.\n\n### Derived\n\nSecond.\n"
+    out, warnings = build(files={"book/appendix/running.md": page})
+    html = (out / "book/appendix/running.html").read_text()
+    assert not warnings
+    block = re.search(r'<section id="proof">(.*?)</section>\s*</section>', html, re.S)[1]
+    assert re.match(r'\s*(<span id="[^"]*"></span>)?\s*<details class="proof"><summary><h2>Proof<.*?</h2>\s*</summary>', block, re.S)
+    assert "First." in block and block.index("</summary>") < block.index("First.") < block.index("Second.") < block.index("</details>")
+    assert " open" not in re.search(r"<details[^>]*>", block)[0]
+    assert "Text." not in block

@@ -120,3 +120,8 @@ def test_the_command_writes_the_file(root, tmp_path):
     assert "page.ipynb: normalised" in run.stdout
     again = subprocess.run([sys.executable, root / "book/_tools/normalise.py", tmp_path], text=True, capture_output=True, check=True)
     assert again.stdout == ""
+
+
+def test_the_proof_is_a_collapsed_heading_in_jupyterlab():
+    notebook = normalise(new_notebook(cells=[new_markdown_cell("## Proof"), new_markdown_cell("### Derived")]))
+    assert [cell.metadata for cell in notebook.cells] == [{"jp-MarkdownHeadingCollapsed": True}, {}]
