@@ -1,4 +1,4 @@
-"""The assistant is imported as a reader imports it: with examples/ on the path."""
+"""The examples are imported as a reader imports them: with examples/ on the path."""
 
 import sys
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-if str(EXAMPLES) not in sys.path:
-    sys.path.insert(0, str(EXAMPLES))
+for folder in (EXAMPLES, Path(__file__).resolve().parent):  # the second for translate_runs, which two test files share
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 @pytest.fixture(scope="session")
