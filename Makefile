@@ -5,18 +5,25 @@ PYTHON = python3
 PAGES = book
 # `make test CONSTRAINTS=` takes the newest versions that pyproject.toml allows.
 CONSTRAINTS = --constraint constraints.txt
+# Asked for PyTorch's CPU build on Linux without an NVIDIA driver; `make test TORCH_INDEX=` asks nobody.
+TORCH_INDEX = https://download.pytorch.org/whl/cpu
 WORKERS = 2
+# For `make browser`: firefox, webkit or chromium.
+BROWSER = firefox
 # One thread for each worker: the pages are small, and results do not depend on the number of cores.
 THREADS = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install $(CONSTRAINTS)
+TORCH = $$($(BIN)/python book/_tools/torch_index.py "$(TORCH_INDEX)")
 SITE = _build/html
 PDF = _build/one-training-step-by-hand.pdf
 
 help:
 	@echo "make book       build the site from the stored outputs (needs no PyTorch)"
 	@echo "make test       run every page against its stored outputs, and all other tests"
+	@echo "make weekly     what takes too long for make test: every page as on Colab, and what Binder installs"
+	@echo "make browser    look at the built pages in another browser (BROWSER=firefox or webkit)"
 	@echo "make lab        open the book in JupyterLab"
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
 	@echo "make pdf        print the whole book into one PDF (needs Chromium, Chrome or Edge)"
@@ -35,6 +42,13 @@ book: .venv/.book
 test: .venv/.all
 	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout 120 \
 		-n $(WORKERS) --dist loadfile book tests
+
+weekly: .venv/.all
+	$(THREADS) $(BIN)/python -m pytest -m slow -n $(WORKERS) tests
+
+browser: .venv/.all
+	$(BIN)/playwright install --with-deps $(BROWSER)
+	BOOK_BROWSER=$(BROWSER) $(BIN)/python -m pytest tests/book/test_pages.py
 
 lab: .venv/.lab
 	$(BIN)/python book/_tools/toc.py
@@ -74,11 +88,11 @@ distclean: clean
 	touch $@
 
 .venv/.lab: .venv/.python pyproject.toml constraints.txt
-	$(PIP) --editable '.[notebooks]' pyyaml
+	$(PIP) $(TORCH) --editable '.[notebooks]'
 	touch $@
 
 .venv/.all: .venv/.python pyproject.toml constraints.txt
-	$(PIP) --editable '.[test]'
+	$(PIP) $(TORCH) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test lab notebooks pdf publish bench clean distclean
+.PHONY: help book test weekly browser lab notebooks pdf publish bench clean distclean

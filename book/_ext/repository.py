@@ -7,13 +7,16 @@ one that says how to run a page on one's own machine.
 
 import json
 import os
+import posixpath
 import re
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
 
 RUNNING = "book/appendix/running"  # the page that says how to run a notebook locally
 PAGES_BRANCH = "gh-pages"  # where the site is published, and Colab finds the notebooks with their first cell
+LINK = re.compile(r"(?P<start>(?P<picture>!?)\[[^\]]*\]\()(?P<target>[^)\s]+)\)")
 KNOWN_HOSTS = ("github.com", "gitlab.com", "bitbucket.org")
 
 
@@ -62,11 +65,45 @@ def colab_url(repository, page):
     return repository.replace("https://github.com", "https://colab.research.google.com/github") + f"/blob/{PAGES_BRANCH}/colab/{page}.ipynb"
 
 
-def colab_notebook(notebook, repository, branch):
-    """The notebook with a first cell that installs the package; Colab brings PyTorch and NumPy itself."""
-    source = f'# Installs the book\'s package on Colab.\n%pip install --quiet "byhand @ git+{repository}@{branch}" bm25s'
-    cell = {"cell_type": "code", "id": "colab", "metadata": {}, "execution_count": None, "outputs": [], "source": source}
-    return {**notebook, "cells": [cell, *notebook["cells"]]}
+COLAB_CELL = """\
+#@title Run this first: it fetches the book, installs its package and goes to this page's folder
+import os, runpy, subprocess
+if "COLAB_RELEASE_TAG" in os.environ:  # anywhere else there is nothing to do
+    book = os.environ.setdefault("BYHAND_BOOK", os.path.abspath({name!r}))
+    if not os.path.isdir(book):
+        subprocess.run(["git", "clone", "--quiet", "--depth=1", "--branch={branch}", {repository!r}, book], check=True)
+    runpy.run_path(f"{{book}}/book/_tools/colab.py", run_name="__main__")
+    os.chdir(f"{{book}}/{folder}")"""
+
+
+def colab_notebook(notebook, page, repository, branch, root):
+    """The notebook of a page as Colab needs it.
+
+    Colab has the notebook alone: a first cell fetches the book, links lead to the other pages there, or to the repository, and pictures
+    that are files of the book stand in the text.
+    """
+    folder, name = page.rpartition("/")[0], repository.rpartition("/")[2]
+    source = COLAB_CELL.format(name=name, branch=branch, repository=repository, folder=folder)
+    cell = {"cell_type": "code", "id": "colab", "metadata": {"cellView": "form"}, "execution_count": None, "outputs": [], "source": source}
+    return {**notebook, "cells": [cell, *(colab_cell(cell, folder, repository, branch, root) for cell in notebook["cells"])]}
+
+
+def colab_cell(cell, folder, repository, branch, root):
+    if cell["cell_type"] == "code":  # Colab's own name for folded code stands beside Jupyter's
+        folded = {"cellView": "form"} if cell["metadata"].get("jupyter", {}).get("source_hidden") else {}
+        return {**cell, "metadata": {**cell["metadata"], **folded}}
+
+    def address(link):
+        file, mark, anchor = link["target"].partition("#")
+        path = posixpath.normpath(f"{folder}/{file}")
+        if re.match(r"[a-z]+:", file) or not file or not Path(root, path).is_file():
+            return link[0]
+        if link["picture"]:
+            return f"{link['start']}data:image/svg+xml;base64,{b64encode(Path(root, path).read_bytes()).decode()})"
+        there = colab_url(repository, path.removesuffix(".ipynb")) if path.endswith(".ipynb") else f"{repository}/blob/{branch}/{path}"
+        return f"{link['start']}{there}{mark}{anchor})"
+
+    return {**cell, "source": LINK.sub(address, "".join(cell["source"]))}
 
 
 def set_addresses(app, config):
@@ -104,7 +141,7 @@ def write_colab_notebooks(app, exception):
         notebook = json.loads(Path(app.env.doc2path(page)).read_text(encoding="utf-8"))
         target = Path(app.outdir, "colab", f"{page}.ipynb")
         target.parent.mkdir(parents=True, exist_ok=True)
-        filled = colab_notebook(notebook, app.config.book_repository, app.config.book_branch)
+        filled = colab_notebook(notebook, page, app.config.book_repository, app.config.book_branch, app.srcdir)
         target.write_text(json.dumps(filled, indent=1, ensure_ascii=False), encoding="utf-8")
 
 

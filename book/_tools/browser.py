@@ -1,8 +1,12 @@
-"""One Chromium-like browser for the book's tools and tests: finding it, starting it, and serving a folder to it."""
+"""One browser for the book's tools and tests: finding it, starting it, and serving a folder to it.
+
+It is Chromium or a relative of it; BOOK_BROWSER=firefox or webkit takes playwright's own build of another.
+"""
 
 import contextlib
 import functools
 import http.server
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -55,12 +59,15 @@ def start():
     """A running browser; None where the machine has none."""
     from playwright.sync_api import sync_playwright
 
+    kind = os.environ.get("BOOK_BROWSER", "chromium")
+    if kind not in ("chromium", "firefox", "webkit"):
+        raise ValueError(f"BOOK_BROWSER was {kind!r}; it must be chromium, firefox or webkit")
     with sync_playwright() as playwright:
-        path = find(playwright)
-        if path is None:
+        path = find(playwright) if kind == "chromium" else None
+        if kind == "chromium" and path is None:
             yield None
             return
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS) if path else getattr(playwright, kind).launch()
         try:
             yield browser
         finally:

@@ -12,14 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-
-# Where conda-forge's name for a package is not PyPI's.
-PIP_NAME = {"pytorch-cpu": "torch", "matplotlib-base": "matplotlib"}
-# The extras that an image for readers contains; building the site and testing happen elsewhere.
-IMAGE_EXTRAS = {"torch", "notebooks"}
+from repo2docker.buildpacks import conda
+from runtimes import fresh_python, jupyter_kernel, nbval
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +40,9 @@ def requirements(lines):
     return {canonicalize_name(r.name): str(r.specifier) for r in found if r.name != "byhand"}
 
 
-def test_environment_is_what_pyproject_asks_for(project, environment, pins):
-    lines = [line for line in environment["dependencies"] if not re.match(r"(python|pip)\b", line)]
-    conda = {PIP_NAME.get(name, name): SpecifierSet(allowed) for name, allowed in requirements(lines).items()}
-    extras = project["optional-dependencies"]
-    wanted = requirements([*project["dependencies"], *(line for extra in IMAGE_EXTRAS for line in extras[extra])])
-    assert conda == {name: up_to_next_major(allowed, pins[name]) for name, allowed in wanted.items()}
-
-
-def up_to_next_major(allowed, pin):
-    """An image is built years later: the range of pyproject.toml, below the major version after the one that is tested."""
-    (tested,) = (Version(part.version) for part in pin.specifier)
-    return SpecifierSet(allowed) & SpecifierSet(f"<{tested.major + 1}")
-
-
 def test_repo2docker_reads_the_environment(root, tmp_path):
     """Binder's own tool, as far as it goes without Docker: it finds the files, accepts them, and runs postBuild last."""
-    for name in ("environment.yml", "postBuild", "pyproject.toml"):
+    for name in ("environment.yml", "postBuild", "pyproject.toml", "constraints.txt"):
         shutil.copy(root / name, tmp_path)
     command = [Path(sys.executable).with_name("jupyter-repo2docker"), "--no-build", "--debug", tmp_path]
     run = subprocess.run(command, text=True, capture_output=True)
@@ -70,17 +52,50 @@ def test_repo2docker_reads_the_environment(root, tmp_path):
     assert dockerfile.index('--file "environment.yml"') < dockerfile.index("RUN ./postBuild")
 
 
-def test_environment_is_lean(environment, project):
+def test_conda_brings_python_and_pip_alone(environment, project):
     assert environment["channels"] == ["conda-forge", "nodefaults"]
-    assert any(line.startswith("pytorch-cpu") for line in environment["dependencies"])  # the plain name may resolve to a CUDA build
-    python = next(line for line in environment["dependencies"] if line.startswith("python="))
+    python, *others = environment["dependencies"]
+    assert others == ["pip"]
     assert project["requires-python"] == ">=" + python.removeprefix("python=")
 
 
-def test_post_build_installs_the_package_only(root):
+def test_post_build_installs_what_is_tested(root, project):
+    """In the versions of constraints.txt, with PyTorch's CPU build, without pip's cache, and only what a page computes with or shows."""
     script = root / "postBuild"
     assert script.stat().st_mode & 0o111, "postBuild must be executable"
-    assert "pip install --no-deps --no-cache-dir --editable ." in script.read_text()
+    (line,) = (line for line in script.read_text().splitlines() if " install " in line)
+    assert "--no-cache-dir --constraint constraints.txt $(python book/_tools/torch_index.py) --editable '.[pages]' jupyterlab-myst" in line
+    extras = project["optional-dependencies"]
+    assert "byhand[pages]" in extras["notebooks"] and "byhand[torch]" in extras["pages"]
+
+
+@pytest.mark.slow
+def test_what_binder_installs(root, tmp_path, pins):
+    """postBuild, beside the image's own JupyterLab and hub in a fresh environment: nothing conflicts, versions are as tested, pages run."""
+    python = fresh_python(tmp_path / "venv")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages_of_the_image()], check=True)
+    environment = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run([root / "postBuild"], cwd=root, env=environment, check=True)
+    check = subprocess.run([python, "-m", "pip", "check"], text=True, capture_output=True)
+    assert check.returncode == 0, check.stdout
+    frozen = subprocess.run([python, "-m", "pip", "list", "--format=freeze"], text=True, capture_output=True, check=True).stdout
+    installed = {canonicalize_name(r.name): r for r in map(Requirement, frozen.split())}
+    for name in ("numpy", "torch", "sympy", "matplotlib", "tokenizers", "bm25s", "jupyterlab-myst"):
+        assert Version(str(installed[name].specifier).removeprefix("==")).public == str(pins[name].specifier).removeprefix("=="), name
+    kernel = jupyter_kernel(tmp_path, "binder", python)
+    pages = [root / f"book/{page}.ipynb" for page in ("step/06-attention", "stack/08a-training-loop", "stack/12-assistant", "workshop/compare")]
+    run = subprocess.run(nbval(root, "binder", *pages), cwd=root, env={**os.environ, **kernel}, text=True, capture_output=True)
+    assert run.returncode == 0, run.stdout[-4000:]
+
+
+def packages_of_the_image(python="3.11"):
+    """What repo2docker puts into every image, under PyPI's names: ['jupyterlab==4.4.9', ...]."""
+    folder = Path(conda.__file__).parent
+    named = yaml.safe_load((folder / f"environment.py-{python}.yml").read_text())["dependencies"]
+    versions = dict(re.findall(r"/([a-z0-9_-]+)-([^-/]+)-[^-/]+\.(?:conda|tar\.bz2)", (folder / f"environment.py-{python}-linux-64.lock").read_text()))
+    wanted = [re.match(r"[\w-]+", line)[0] for line in named]
+    packages = [f"{name}=={versions[name]}" for name in wanted if name not in ("python", "pip", "nodejs")]
+    return [package.replace("jupyterhub-singleuser", "jupyterhub") for package in packages]
 
 
 def test_every_pin_is_exact_and_within_its_range(project, pins):
@@ -138,6 +153,15 @@ def test_commands_of_the_readme_exist(root):
         named = set(re.findall(r"\bmake ([a-z]+)\b", (root / page).read_text()))
         assert named and named <= targets, page
     assert {"book", "test", "lab", "notebooks", "pdf", "bench", "clean", "help"} <= targets
+
+
+def test_one_version_everywhere(root, project):
+    version = project["version"]
+    assert yaml.safe_load((root / "CITATION.cff").read_text())["version"] == version
+    assert re.search(r"^## (\d\S+)", (root / "CHANGELOG.md").read_text(), re.M)[1] == version, "the newest released version"
+    for page in ("README.md", "book/appendix/citing.md"):
+        named = set(re.findall(r"(?:version|version =) \{?(\d+\.\d+\.\d+)", (root / page).read_text()))
+        assert named == {version}, page
 
 
 def test_only_constraints_has_exact_pins(root):

@@ -103,12 +103,13 @@ def test_buttons_of_a_fork(build):
     assert 'property="og:image" content="https://someone.github.io/fork/_static/preview.png"' in page
     assert "https://someone.github.io/fork/book/page.html" in (out / "sitemap.xml").read_text()
     assert "mybinder" not in (out / "book/appendix/running.html").read_text(), "not a notebook"
+    assert (out / "colab/book/page.ipynb").is_file() and (out.parent / "source/book/page.ipynb").is_file(), "a button leads to a file that is not there"
 
 
 def test_colab_gets_a_first_cell(build):
     out, _ = build(repository="https://github.com/someone/fork")
     cells = json.loads((out / "colab/book/page.ipynb").read_text())["cells"]
-    assert '"byhand @ git+https://github.com/someone/fork@main"' in cells[0]["source"]
+    assert '"--branch=main", \'https://github.com/someone/fork\'' in cells[0]["source"] and cells[0]["source"].endswith('os.chdir(f"{book}/book")')
     assert [cell["cell_type"] for cell in cells] == ["code", "markdown", "code"]
 
 

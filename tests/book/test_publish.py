@@ -46,3 +46,10 @@ def test_workflows_only_call_make(root, name):
     assert {command.split()[1] for command in commands} <= targets
     assert all(command.split()[0] == "make" and "\n" not in command.strip() for command in commands)
     assert {"book", "test"} <= {command.split()[1] for command in commands}
+
+
+def test_every_week_other_machines_browsers_and_doors_are_tried(root):
+    jobs = yaml.safe_load((root / ".github/workflows/weekly.yml").read_text())["jobs"]
+    tried = {value for job in jobs.values() for values in job.get("strategy", {}).get("matrix", {}).values() for value in values}
+    assert {"macos-latest", "firefox", "webkit", "3.11", "3.13"} <= tried
+    assert "make weekly" in [step.get("run") for step in jobs["doors"]["steps"]]
