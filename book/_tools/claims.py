@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from byhand.worked.formatting import printed_decimal, rounded_like
+from byhand.worked.formatting import printed_decimal, rounded_like, rounds_half_up
 
 CLAIMS = Path(__file__).resolve().parent.parent / "claims.yml"
 
@@ -63,11 +63,6 @@ def is_figure(text):
     except ValueError:
         return False
     return True
-
-
-def rounds_half_up(value, printed):
-    """Whether the value, rounded half up to the digits of the print, is the print. −0 is 0."""
-    return rounded_like(printed, value) == printed_decimal(printed)
 
 
 def shown(value, printed):

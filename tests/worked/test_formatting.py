@@ -69,20 +69,20 @@ def test_latex(value, latex):
 def test_what_is_far_below_the_scale_is_a_leftover():
     assert f.text(1e-14, 3, scale=1.0) == "0"
     assert f.text(1e-14, 3, scale=0.0) == "1e-14"
-    assert f.entries(np.array([1.0, 1e-16, 1e-5])).tolist() == ["1", "0", "1e-5"]
+    assert f.TEXT.entries(np.array([1.0, 1e-16, 1e-5])).tolist() == ["1", "0", "1e-5"]
 
 
 def test_entries_of_an_array_share_their_places():
-    assert f.entries(np.array([0.25, 1.0, 0.5])).tolist() == ["0.25", "1", "0.50"]
-    assert f.entries(np.array([1 / 3, 0.5])).tolist() == ["0.333", "0.500"]
-    assert f.entries(np.array([1.0, -2.0])).tolist() == ["1", "-2"]
+    assert f.TEXT.entries(np.array([0.25, 1.0, 0.5])).tolist() == ["0.25", "1", "0.50"]
+    assert f.TEXT.entries(np.array([1 / 3, 0.5])).tolist() == ["0.333", "0.500"]
+    assert f.TEXT.entries(np.array([1.0, -2.0])).tolist() == ["1", "-2"]
 
 
 def test_float32_leftovers_do_not_show():
     assert f.text(np.float32(1) - np.float32(1e-7)) == "1"
     assert f.text(np.float32(1.0000001)) == "1"
-    assert f.entries(np.array([1, 6e-8], dtype=np.float32)).tolist() == ["1", "0"]
-    assert f.entries(np.array([1e-6, 6e-7], dtype=np.float32)).tolist() == ["1e-6", "6e-7"]
+    assert f.TEXT.entries(np.array([1, 6e-8], dtype=np.float32)).tolist() == ["1", "0"]
+    assert f.TEXT.entries(np.array([1e-6, 6e-7], dtype=np.float32)).tolist() == ["1e-6", "6e-7"]
 
 
 @given(st.floats(-1e6, 1e6), st.integers(0, 8))
@@ -114,14 +114,14 @@ def test_only_one_real_number(value):
         f.text(value)
 
 
-def test_with_decimal():
-    assert f.with_decimal(sympy.tanh(sympy.sqrt(2)), 3, "text") == "tanh(sqrt(2)) ≈ 0.888"
-    assert f.with_decimal(sympy.sqrt(2)) == r"\sqrt{2} \approx 1.414"
-    assert f.with_decimal(sympy.Rational(1, 2), 3, "text") == "1/2 = 0.5"
-    assert f.with_decimal(sympy.Rational(1, 3), 3, "text") == "1/3 ≈ 0.333"
-    assert f.with_decimal(sympy.Integer(2)) == "2"
-    assert f.with_decimal(sympy.Symbol("x")) == "x"
-    assert f.with_decimal(0.25, 3, "text") == "0.25"
+def test_a_number_and_its_decimal():
+    assert f.TEXT.decimal(sympy.tanh(sympy.sqrt(2))) == "tanh(sqrt(2)) ≈ 0.888"
+    assert f.LATEX.decimal(sympy.sqrt(2)) == r"\sqrt{2} \approx 1.414"
+    assert f.TEXT.decimal(sympy.Rational(1, 2)) == "1/2 = 0.5"
+    assert f.TEXT.decimal(sympy.Rational(1, 3)) == "1/3 ≈ 0.333"
+    assert f.LATEX.decimal(sympy.Integer(2)) == "2"
+    assert f.LATEX.decimal(sympy.Symbol("x")) == "x"
+    assert f.TEXT.decimal(0.25) == "0.25"
 
 
 def test_significant():
@@ -132,9 +132,9 @@ def test_significant():
 
 
 def test_factors_get_brackets_where_they_would_be_misread():
-    assert f.factor_text(-0.5) == "(-0.5)"
-    assert f.factor_text(0.5) == "0.5"
-    assert f.factor_latex(sympy.sqrt(2) + 1) == r"\left(1 + \sqrt{2}\right)"
+    assert f.TEXT.factor(-0.5) == "(-0.5)"
+    assert f.TEXT.factor(0.5) == "0.5"
+    assert f.LATEX.factor(sympy.sqrt(2) + 1) == r"\left(1 + \sqrt{2}\right)"
 
 
 def test_as_array():

@@ -127,7 +127,7 @@ def test_bars_lines_projections():
         (lambda: worked.bars([1.0], ["a", "b"]), "labels had 2"),
         (lambda: worked.lines([1, 2], {"a": [1.0]}), "series had shapes"),
         (lambda: worked.lines([1, 2], {}), "series had shapes"),
-        (lambda: worked.projections([1.0, 2.0], [1.0, 1.0], eps=0), "x was constant"),
+        (lambda: worked.projections([1.0, 2.0], [1.0, 1.0], eps=0), "x has a constant row"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

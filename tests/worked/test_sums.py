@@ -3,7 +3,7 @@ import pytest
 import sympy
 
 from byhand import worked
-from byhand.numpy import linear, optimizer
+from byhand.numpy import linear
 
 rng = np.random.default_rng(3)
 
@@ -73,44 +73,6 @@ def test_outer_product():
     assert shown.text == "dW[1, 1] = 2·(-1) = -2\ndW (2, 2) = h^T dz =\n[0.5  -1]\n[  1  -2]"
     with pytest.raises(ValueError, match="one vector"):
         worked.outer_product([[1.0]], [1.0])
-
-
-def test_adam_steps_are_the_package_steps():
-    gradients = rng.normal(size=3)
-    shown = worked.adam_steps(gradients, weight=0.7, lr=lambda t: optimizer.noam(t, 512, 4000))
-    params, state = {"w": np.array([0.7])}, None
-    for t, g in enumerate(gradients, 1):
-        params, state = optimizer.adam(params, {"w": np.array([g])}, state, lr=optimizer.noam(t, 512, 4000))
-        assert shown.value[t - 1] == pytest.approx(params["w"][0], rel=1e-14)
-
-
-def test_adam_steps_of_the_document():
-    text = worked.adam_steps(0.5094466, lr=1.7469281e-7).text
-    assert "m_1 = 0.9·0 + 0.1·0.5094 = 0.05094" in text
-    assert "v_1 = 0.98·0 + 0.02·0.5094² = 0.005191" in text
-    assert "w(1) = 1 - 1.747e-7 = 0.99999983" in text
-
-
-def test_adam_steps_can_start_later():
-    shown = worked.adam_steps([0.1, 0.2, -0.3], first=3)
-    assert shown.text.startswith("t = 3: g = -0.3\n") and len(shown.value) == 3
-
-
-@pytest.mark.parametrize(
-    "args, message",
-    [
-        (dict(gradients=[np.nan]), "gradients had shape"),
-        (dict(gradients=[[1.0]]), "gradients had shape"),
-        (dict(gradients=[1.0], betas=(1.0, 0.98)), "β₁ was 1.0"),
-        (dict(gradients=[1.0], eps=-1), "eps was -1"),
-        (dict(gradients=[0.0], eps=0), "divides 0 by 0"),
-        (dict(gradients=[1.0], lr=[1, 2]), "lr gave"),
-        (dict(gradients=[1.0], first=2), "first was 2"),
-    ],
-)
-def test_adam_steps_refuse(args, message):
-    with pytest.raises(ValueError, match=message):
-        worked.adam_steps(**args)
 
 
 def test_sheet():

@@ -1,6 +1,5 @@
 """From arrays to written-out arithmetic and pictures: what a cell returns shows LaTeX in a notebook and text in a terminal."""
 
-from byhand.worked.backward_rows import layer_norm_backward_row, softmax_backward_row
 from byhand.worked.diagram import Around, Box, diagram
 from byhand.worked.display import Written, table
 from byhand.worked.graphs import reversed_graph, reversed_model
@@ -8,13 +7,12 @@ from byhand.worked.ledger import document_figures
 from byhand.worked.matrices import matrix, matrix_product
 from byhand.worked.pictures import architecture, bars, lines, projections
 from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book_style
-from byhand.worked.rows import layer_norm_row, loss_terms, softmax_row
+from byhand.worked.rows import layer_norm_backward_row, layer_norm_row, loss_terms, rms_norm_backward_row, rms_norm_row, softmax_backward_row, softmax_row
 from byhand.worked.sheets import sheet
 from byhand.worked.source import show_source
-from byhand.worked.stack_rows import rms_norm_backward_row, rms_norm_row, rope_row
-from byhand.worked.steps import adam_steps, sinusoid_row
+from byhand.worked.steps import adam_steps, rope_row
 from byhand.worked.sums import number, outer_product, product_entry, sum_of_terms
-from byhand.worked.verdicts import agreement, printed, printed_table, witnesses
+from byhand.worked.verdicts import agreement, printed_table, witnesses
 from byhand.worked.walk import Walk
 
 __all__ = [
@@ -40,7 +38,6 @@ __all__ = [
     "number",
     "outer_product",
     "picture",
-    "printed",
     "printed_table",
     "product_entry",
     "projections",
@@ -51,7 +48,6 @@ __all__ = [
     "rope_row",
     "sheet",
     "show_source",
-    "sinusoid_row",
     "softmax_backward_row",
     "softmax_row",
     "sum_of_terms",

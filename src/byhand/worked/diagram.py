@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from byhand.worked.plotting import INK, MUTED, Picture, book_style, picture
+from byhand.worked.plotting import INK, Picture, arrow, book_style, box, frame, picture
 
 COLORS = {"rows": "#9a8a3c", "mix": "#d9822b", "add": "#7a7b7c", "norm": "#3f9b6b", "mlp": "#3b82c4", "end": "#b45fb0", "other": "#c9505a"}
 
@@ -49,13 +49,13 @@ def diagram(
     if not boxes:
         raise ValueError("boxes was empty; it must hold at least one Box")
     frames = frames or {}
-    named = [name for arrow in arrows for name in _ends(arrow)] + [name for names in frames.values() for name in names]
+    named = [name for drawn in arrows for name in _ends(drawn)] + [name for names in frames.values() for name in names]
     for name in named:
         if name not in boxes:
             raise ValueError(f"there is no box {name!r}; the boxes are {', '.join(boxes)}")
-    for name, box in boxes.items():
-        if box.kind not in COLORS:
-            raise ValueError(f"box {name!r} had kind {box.kind!r}; it must be one of {', '.join(COLORS)}")
+    for name, drawn in boxes.items():
+        if drawn.kind not in COLORS:
+            raise ValueError(f"box {name!r} had kind {drawn.kind!r}; it must be one of {', '.join(COLORS)}")
     with book_style():
         import matplotlib.pyplot as plt
 
@@ -64,43 +64,34 @@ def diagram(
         width, height = right - left + 1.6, high - low + 1.1
         figure, axis = plt.subplots(figsize=size or (width * 0.85, height * 0.6))
         axis.set_axis_off()
-        for box in boxes.values():
-            _draw_box(axis, box)
+        for drawn in boxes.values():
+            _draw_box(axis, drawn)
         for title, names in frames.items():
             _draw_frame(axis, title, [boxes[name] for name in names])
-        for arrow in arrows:
-            _draw_around(axis, boxes, arrow) if isinstance(arrow, Around) else _draw_straight(axis, *(boxes[name] for name in arrow))
+        for drawn in arrows:
+            _draw_around(axis, boxes, drawn) if isinstance(drawn, Around) else _draw_straight(axis, *(boxes[name] for name in drawn))
         for title, (x, y) in (titles or {}).items():
             axis.text(x, y, title, ha="center", va="center", fontsize=11, fontweight="bold")
         axis.set(xlim=(left - 0.8, right + 0.8), ylim=(low - 0.5, high + 0.6))
         return picture(figure, alt)
 
 
-def _ends(arrow: Any) -> tuple[str, str]:
-    return (arrow.start, arrow.end) if isinstance(arrow, Around) else tuple(arrow)
+def _ends(drawn: Any) -> tuple[str, str]:
+    return (drawn.start, drawn.end) if isinstance(drawn, Around) else tuple(drawn)
 
 
-def _draw_box(axis, box):
-    from matplotlib.patches import FancyBboxPatch
-
-    color, corner = COLORS[box.kind], (box.x - box.width / 2, box.y - box.height / 2)
-    axis.add_patch(
-        FancyBboxPatch(
-            corner, box.width, box.height, boxstyle="round,pad=0,rounding_size=0.1", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3
-        )
-    )
-    lift = 0.22 * box.height if box.small else 0
-    axis.text(box.x, box.y + lift, box.label, ha="center", va="center", fontsize=10, zorder=4)
-    if box.small:
-        axis.text(box.x, box.y - lift, box.small, ha="center", va="center", fontsize=8, zorder=4)
+def _draw_box(axis, drawn):
+    box(axis, drawn.x - drawn.width / 2, drawn.y - drawn.height / 2, drawn.width, drawn.height, COLORS[drawn.kind])
+    lift = 0.22 * drawn.height if drawn.small else 0
+    axis.text(drawn.x, drawn.y + lift, drawn.label, ha="center", va="center", fontsize=10, zorder=4)
+    if drawn.small:
+        axis.text(drawn.x, drawn.y - lift, drawn.small, ha="center", va="center", fontsize=8, zorder=4)
 
 
 def _draw_frame(axis, title, boxes):
-    from matplotlib.patches import Rectangle
-
     left, right = min(b.x - b.width / 2 for b in boxes) - 0.55, max(b.x + b.width / 2 for b in boxes) + 0.55
     low, high = min(b.y - b.height / 2 for b in boxes) - 0.14, max(b.y + b.height / 2 for b in boxes) + 0.14
-    axis.add_patch(Rectangle((left, low), right - left, high - low, fill=False, linestyle=(0, (4, 3)), edgecolor=MUTED, linewidth=1.0, zorder=1))
+    frame(axis, left, low, right - left, high - low)
     axis.text(left - 0.06, (low + high) / 2, title, rotation=90, ha="right", va="center", fontsize=8.5)
 
 
@@ -108,21 +99,17 @@ def _draw_straight(axis, a, b):
     """Upright where one box stands over the other, level where they stand side by side."""
     if abs(a.y - b.y) >= (a.height + b.height) / 2:
         up = 1 if b.y > a.y else -1
-        _arrow(axis, (a.x, a.y + up * a.height / 2), (b.x, b.y - up * b.height / 2))
+        arrow(axis, (a.x, a.y + up * a.height / 2), (b.x, b.y - up * b.height / 2))
     else:
         out = 1 if b.x > a.x else -1
-        _arrow(axis, (a.x + out * a.width / 2, a.y), (b.x - out * b.width / 2, b.y))
+        arrow(axis, (a.x + out * a.width / 2, a.y), (b.x - out * b.width / 2, b.y))
 
 
-def _draw_around(axis, boxes, arrow):
-    a, b, side = boxes[arrow.start], boxes[arrow.end], arrow.side
+def _draw_around(axis, boxes, around):
+    a, b, side = boxes[around.start], boxes[around.end], around.side
     start, end = a.x + side * a.width / 2, b.x + side * b.width / 2
-    turn = (max if side > 0 else min)(start, end) + side * arrow.away
+    turn = (max if side > 0 else min)(start, end) + side * around.away
     axis.plot([start, turn, turn], [a.y, a.y, b.y], color=INK, linewidth=1.1, zorder=2, solid_joinstyle="round")
-    _arrow(axis, (turn, b.y), (end, b.y))
-    if arrow.label:
-        axis.text(turn + side * 0.07, (a.y + b.y) / 2, arrow.label, ha="left" if side > 0 else "right", va="center", fontsize=8)
-
-
-def _arrow(axis, start, end):
-    axis.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}, zorder=2)
+    arrow(axis, (turn, b.y), (end, b.y))
+    if around.label:
+        axis.text(turn + side * 0.07, (a.y + b.y) / 2, around.label, ha="left" if side > 0 else "right", va="center", fontsize=8)

@@ -7,9 +7,11 @@ from the page, so that they can be read in both themes. nbval compares every for
 
 import html
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from byhand.worked.formatting import LATEX, TEXT, Form
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,38 @@ def aligned(lines: list[str]) -> str:
         return lines[0].replace("&", "", 1)  # the one to align at; those inside a matrix stay
     ends = [r" \\[1ex]" if r"\begin{array}" in after else r" \\" for after in lines[1:]]
     return "\\begin{aligned}\n" + "\n".join(line + end for line, end in zip(lines, [*ends, ""])) + "\n\\end{aligned}"
+
+
+def both(write: Callable[[Form], str], value: Any) -> Written:
+    """What write(form) gives in both forms."""
+    return Written(write(TEXT), write(LATEX), value=value)
+
+
+def stacked(lines: Callable[[Form], Iterable[str]], value: Any) -> Written:
+    """The lines that lines(form) gives, under one another."""
+    return both(lambda form: aligned(list(lines(form))) if form.is_latex else "\n".join(lines(form)), value)
+
+
+def equations(lines: Callable[[Form], Iterable[tuple[str, str] | None]], value: Any, width: int = 0) -> Written:
+    """name = what it is, under one another, for each pair that lines(form) gives; None stands for lines left out."""
+
+    def written(form):
+        for line in lines(form):
+            yield form(r"&\;\;\vdots", "⋮") if line is None else form(f"{line[0]} &= {line[1]}", f"{pad(line[0], width)} = {line[1]}")
+
+    return stacked(written, value)
+
+
+def ruled(rows: Callable[[Form], list[list[str] | None]], columns: str, value: Any) -> Written:
+    """A table of the rows that rows(form) gives, the first and the last parted from the others; None stands for rows left out."""
+
+    def written(form):
+        cells = rows(form)
+        width = len(cells[0])
+        filled = [row or [form(r"\vdots", "⋮")] * width for row in cells]
+        return array(filled, columns, rules=(1, len(cells) - 1)) if form.is_latex else text_table(filled)
+
+    return both(written, value)
 
 
 def array(rows: list[list[str]], columns: str, rules: tuple[int, ...] = ()) -> str:

@@ -11,6 +11,8 @@
 import math
 import numbers
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
@@ -18,6 +20,10 @@ import numpy as np
 LEFTOVER = 1e-12  # relative to `scale`: what float64 leaves behind where the true value is 0
 SMALLEST_SCALE = 1e-3  # the same floor as in the measure of agreement
 LARGEST_FIXED = 1e7
+SHOWN = 8  # rows and columns of a matrix shown in full
+TERMS_SHOWN = 8  # terms of a sum
+KEPT = 3  # at each end of what is longer
+GAP = None  # stands for what was left out
 
 
 def is_exact(value) -> bool:
@@ -46,18 +52,6 @@ def latex(value, digits: int = 3, scale: float | None = None, pad: int = 0) -> s
     return sign + (f"10^{{{exponent}}}" if mantissa == "1" else rf"{mantissa} \times 10^{{{exponent}}}")
 
 
-def factor_text(value, digits: int = 3, scale: float | None = None) -> str:
-    """Like `text`, in brackets where a sign or a sum would be misread after '·' or '+'."""
-    shown = text(value, digits, scale)
-    return f"({shown})" if _needs_brackets(value, shown) else shown
-
-
-def factor_latex(value, digits: int = 3, scale: float | None = None) -> str:
-    """Like `latex`, in brackets where a sign or a sum would be misread after a dot or a plus."""
-    shown = latex(value, digits, scale)
-    return rf"\left({shown}\right)" if _needs_brackets(value, shown) else shown
-
-
 def decimal_of(value) -> float:
     """An exact number's nearest float (NaN for an expression with unknowns); floats pass through."""
     if not is_exact(value):
@@ -66,29 +60,94 @@ def decimal_of(value) -> float:
     return float(evaluated) if evaluated.is_real and not evaluated.free_symbols else math.nan
 
 
-def with_decimal(value, digits: int = 3, form: str = "latex") -> str:
-    r"""'\tanh{\left(\sqrt{2} \right)} \approx 0.888': an exact number and its decimal; a plain number alone."""
-    write = latex if form == "latex" else text
-    decimal = decimal_of(value)
-    if not is_exact(value) or getattr(value, "is_Integer", False) or not math.isfinite(decimal):
-        return write(value, digits)
-    equals = "=" if _is_decimal(value, digits) else (r"\approx" if form == "latex" else "≈")
-    return f"{write(value, digits)} {equals} {write(decimal, digits)}"
-
-
 def _is_decimal(value, digits) -> bool:
     """Whether an exact number is a decimal of so many places: 1/2 is, 1/3 and √2 are not."""
     return bool(getattr(value, "is_Rational", False)) and (value * 10**digits).is_Integer
 
 
-def significant(value, figures: int = 4, form: str = "text") -> str:
+def significant(value, figures: int = 4) -> str:
     """`value` with so many significant figures, fixed down to 1e-4 and scientific below: 0.005191, 1.747e-7."""
-    size = abs(decimal_of(value))
-    places = figures
-    if math.isfinite(size) and size > 0:
-        magnitude = math.floor(math.log10(size))
-        places = max(figures - 1 - magnitude, 0) if magnitude >= -4 else figures
-    return (latex if form == "latex" else text)(value, min(places, 30), 0.0)
+    return TEXT.significant(value, figures)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of the two forms in which a line of arithmetic goes out, LATEX and TEXT.
+
+    A line is built once, by a function of its form; where the two differ, form(latex, text) picks one.
+    """
+
+    is_latex: bool
+
+    def __call__(self, latex: str, text: str) -> str:
+        return latex if self.is_latex else text
+
+    @property
+    def dots(self) -> str:
+        """For what is left out in a line."""
+        return self(r"\cdots", "…")
+
+    def number(self, value, digits: int = 3, scale: float | None = None, pad: int = 0) -> str:
+        return (latex if self.is_latex else text)(value, digits, scale, pad)
+
+    def factor(self, value, digits: int = 3, scale: float | None = None) -> str:
+        """A number in brackets where a sign or a sum would be misread after a dot or a plus."""
+        shown = self.number(value, digits, scale)
+        if shown.startswith("-") or is_exact(value) and getattr(value, "is_Add", False):
+            return self(rf"\left({shown}\right)", f"({shown})")
+        return shown
+
+    def decimal(self, value, digits: int = 3) -> str:
+        r"""'\tanh{\left(\sqrt{2} \right)} \approx 0.888': an exact number and its decimal; a plain number alone."""
+        decimal = decimal_of(value)
+        if not is_exact(value) or getattr(value, "is_Integer", False) or not math.isfinite(decimal):
+            return self.number(value, digits)
+        equals = "=" if _is_decimal(value, digits) else self(r"\approx", "≈")
+        return f"{self.number(value, digits)} {equals} {self.number(decimal, digits)}"
+
+    def significant(self, value, figures: int = 4) -> str:
+        """A number with so many significant figures, see `significant`."""
+        size = abs(decimal_of(value))
+        places = figures
+        if math.isfinite(size) and size > 0:
+            magnitude = math.floor(math.log10(size))
+            places = max(figures - 1 - magnitude, 0) if magnitude >= -4 else figures
+        return self.number(value, min(places, 30), 0.0)
+
+    def entries(self, array: np.ndarray, digits: int = 3, scale: float | None = None) -> np.ndarray:
+        """Every entry of an array as a string, all with the same places; the strings have the array's shape."""
+        scale, pad = scale_of(array) if scale is None else scale, places_of(array, checked_digits(digits))
+        shown = np.empty(array.shape, dtype=object)
+        for place in np.ndindex(array.shape):
+            shown[place] = self.number(array[place], digits, scale, pad)
+        return shown
+
+    def row(self, values, digits: int = 3, limit: int | None = TERMS_SHOWN, scale: float | None = None) -> str:
+        """A vector in square brackets."""
+        shown = self.entries(values, digits, scale)
+        return self(r"\left[", "[") + self.joined(shown.__getitem__, len(values), limit, self(r",\; ", ", ")) + self(r"\right]", "]")
+
+    def joined(self, write: Callable[[int], str], length: int, limit: int | None = TERMS_SHOWN, between: str = " + ") -> str:
+        """write(0) + write(1) + …, with dots in the middle when it is long."""
+        return between.join(self.dots if k is GAP else write(k) for k in kept(length, limit))
+
+    def name(self, name: str) -> str:
+        return (name_latex if self.is_latex else name_text)(name)
+
+    def label(self, label) -> str:
+        return label_latex(label) if self.is_latex else str(label)
+
+
+LATEX, TEXT = Form(True), Form(False)
+
+
+def kept(length: int, limit: int | None, ends: int = KEPT) -> list[int | None]:
+    """Indices to show of `length`: all, or both ends with GAP (None) between."""
+    if limit is not None:
+        ends = min(ends, max(limit // 2, 1))
+    if limit is None or length <= max(limit, 2 * ends):
+        return list(range(length))
+    return [*range(ends), GAP, *range(length - ends, length)]
 
 
 def as_array(value, name: str = "array") -> np.ndarray:
@@ -112,12 +171,17 @@ def as_array(value, name: str = "array") -> np.ndarray:
     raise ValueError(f"{name} had entries of type {array.dtype}; it must hold real numbers")
 
 
+def as_floats(value, name: str = "array") -> np.ndarray:
+    """as_array with float entries: exact numbers as their decimals."""
+    array = as_array(value, name)
+    if array.dtype == object:
+        return np.array([decimal_of(x) for x in array.ravel()], dtype=float).reshape(array.shape)
+    return array.astype(float)
+
+
 def scale_of(array: np.ndarray) -> float:
     """The largest finite magnitude in an array, but at least 1e-3: what is far below it is shown as 0."""
-    if array.dtype == object:
-        values = np.abs([decimal_of(x) for x in array.ravel()])
-    else:
-        values = np.abs(array.ravel().astype(float))
+    values = np.abs(as_floats(array).ravel())
     values = values[np.isfinite(values)]
     return max(float(values.max()), SMALLEST_SCALE) if values.size else SMALLEST_SCALE
 
@@ -207,22 +271,6 @@ def places_of(array: np.ndarray, digits: int = 3) -> int:
     return needed
 
 
-def entries(array: np.ndarray, digits: int = 3, form: str = "text", scale: float | None = None) -> np.ndarray:
-    """Every entry of an array as a string, all with the same places; the strings have the array's shape."""
-    write = {"text": text, "latex": latex}[form]
-    scale, pad = scale_of(array) if scale is None else scale, places_of(array, checked_digits(digits))
-    shown = np.empty(array.shape, dtype=object)
-    for place in np.ndindex(array.shape):
-        shown[place] = write(array[place], digits, scale, pad)
-    return shown
-
-
-def _needs_brackets(value, shown: str) -> bool:
-    if is_exact(value):
-        return bool(getattr(value, "is_Add", False)) or shown.startswith("-")
-    return shown.startswith("-")
-
-
 def printed_decimal(figure: str) -> Decimal:
     """A figure as a document prints it: '0.944', '−0.853', '37,000', '1.75e-7', '1.75 × 10^-7', '94.4 %' (which is 94.4)."""
     plain = re.sub(r"[,\s%]", "", re.sub(r"\s*[×·x]\s*10\^", "e", str(figure).replace("−", "-")))
@@ -244,6 +292,11 @@ def rounded_like(figure: str, value) -> Decimal:
         raise ValueError(f"computed was {number}; it must be finite to be compared with a print")
     snapped = Decimal(0) if abs(number) <= LEFTOVER * SMALLEST_SCALE else Decimal(f"{number:.11e}")
     return snapped.quantize(Decimal(1).scaleb(printed_decimal(figure).as_tuple().exponent), rounding=ROUND_HALF_UP) + 0
+
+
+def rounds_half_up(value, figure: str) -> bool:
+    """Whether a number, rounded to the last place of a printed figure, is the figure. −0 is 0."""
+    return rounded_like(figure, value) == printed_decimal(figure)
 
 
 _GREEK = (

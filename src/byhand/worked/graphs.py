@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from byhand.worked import formatting as f
-from byhand.worked.plotting import PAPER, Picture, arrow, book_style, numbers_in, picture
+from byhand.worked.plotting import PAPER, Picture, arrow, book_style, box, picture
 
 Edges = dict[tuple[str, str], float]
 Places = dict[str, tuple[float, float]]
@@ -19,24 +19,22 @@ NOTHING = 1e-12  # a norm this much smaller than the largest is rounding
 
 def reversed_graph(
     norms: Mapping[tuple[str, str], Any],
+    places: Mapping[str, tuple[float, float]],
     title: str | None = None,
     alt: str | None = None,
     digits: int = 3,
-    places: Mapping[str, tuple[float, float]] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Picture:
     """The ways of the gradient through any graph. A way that carries nothing is dotted.
 
     norms: {(from, to): norm or gradient array} in the direction in which gradients flow, from the loss. A gradient array stands for its
-    norm. places: {node: (x, row)}, row 0 at the top; otherwise each node stands below all from which it receives. labels: what stands in
-    a node's box, where that is not its name. Raises ValueError for no arrows, arrows in a circle, a norm that is not finite, and places that
-    lack a node.
+    norm. places: {node: (x, row)}, row 0 at the top. labels: what stands in a node's box, where that is not its name.
+    Raises ValueError for no arrows, a norm that is not finite, and places that lack a node.
     """
     edges = {(str(a), str(b)): _norm(value) for (a, b), value in norms.items()}
     if not edges:
         raise ValueError("norms was empty; it must hold at least one (from, to)")
-    rows = _rows(edges)
-    where = _laid_out(edges, rows) if places is None else _given(places, rows)
+    where = _given(places, dict.fromkeys(node for edge in edges for node in edge))
     labels = {node: (labels or {}).get(node, node) for node in where}
     arriving = Counter(b for _, b in edges)
     largest = max(edges.values())
@@ -70,7 +68,7 @@ def reversed_model(stages: Mapping[str, Any], title: str | None = None, alt: str
         raise ValueError("stages must be the gradients of an encoder-decoder with one layer a side, as step.run(case).gradients.stages")
     norms = {ends: stages[name] for ends, name in _WAYS.items()}
     labels = {node: node.split(" ", 1)[1] for node in _PLACES if node.startswith(("decoder ", "encoder ", "cross ")) and not node.endswith("rows")}
-    return reversed_graph(norms, title, alt, digits, _PLACES, labels)
+    return reversed_graph(norms, _PLACES, title, alt, digits, labels)
 
 
 # --- the whole model's ways and places
@@ -121,25 +119,11 @@ _WAYS = {
 
 
 def _norm(value) -> float:
-    values = numbers_in(value)
+    values = f.as_floats(value)
     norm = float(np.sqrt((values**2).sum()))
     if not np.isfinite(norm):
         raise ValueError("norms held a number that is not finite; each must be finite")
     return norm
-
-
-def _rows(edges: Edges) -> dict[str, int]:
-    """The longest way from the loss to each node; ValueError when the arrows run in a circle."""
-    nodes = list(dict.fromkeys(node for edge in edges for node in edge))
-    depth = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        if all(depth[b] > depth[a] for a, b in edges):
-            return depth
-        for a, b in edges:
-            depth[b] = max(depth[b], depth[a] + 1)
-    if all(depth[b] > depth[a] for a, b in edges):
-        return depth
-    raise ValueError("norms had arrows that run in a circle; gradients flow one way, from the loss down")
 
 
 def _given(places, nodes) -> Places:
@@ -147,18 +131,6 @@ def _given(places, nodes) -> Places:
     if missing:
         raise ValueError(f"places lacked {', '.join(missing)}; each node of norms must have one")
     return {node: (float(places[node][0]), -float(places[node][1])) for node in nodes}
-
-
-def _laid_out(edges: Edges, rows: dict[str, int]) -> Places:
-    """Within a row, nodes in the order of the places above them, one apart."""
-    places: Places = {}
-    for level in range(max(rows.values()) + 1):
-        here = [node for node, row in rows.items() if row == level]
-        above = {n: [places[a][0] for a, b in edges if b == n and a in places] for n in here}
-        here.sort(key=lambda n: np.mean(above[n]) if above[n] else 0.0)
-        for k, node in enumerate(here):
-            places[node] = (k - (len(here) - 1) / 2, -float(level))
-    return places
 
 
 def _way(axis, a, b, where, labels, text, nothing):
@@ -190,11 +162,7 @@ def _half(label: str) -> float:
 
 
 def _box(axis, x, y, label):
-    from matplotlib.patches import FancyBboxPatch
-
-    corner, width = (x - _half(label), y - HEIGHT / 2), 2 * _half(label)
-    shape = {"boxstyle": "round,pad=0,rounding_size=0.06", "facecolor": BLUE + "40", "edgecolor": BLUE, "linewidth": 1.2}
-    axis.add_patch(FancyBboxPatch(corner, width, HEIGHT, zorder=3, **shape))
+    box(axis, x - _half(label), y - HEIGHT / 2, 2 * _half(label), HEIGHT, BLUE, rounding=0.06)
     axis.text(x, y, label, ha="center", va="center", fontsize=8.5, zorder=4)
 
 

@@ -22,7 +22,7 @@ def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
         entry = claims.get(name)
         if entry is None or entry["printed"] is None:
             raise ValueError(f"figures held {name!r}; it must be the id of a claim in {Path(ledger).name} that prints a figure")
-        row = (f"{name.partition('-')[2]} (line\N{NO-BREAK SPACE}{entry['line']})", entry["printed"], computed, "")
+        row = (f"{name.partition('-')[2]} (line\N{NO-BREAK SPACE}{entry['line']})", entry["printed"], computed)
         if printed_table([row]).value != entry["agrees"]:
             raise AssertionError(f"{name}: the ledger says agrees: {entry['agrees']}, and the computed value says the opposite")
         rows.append((entry["agrees"], row))

@@ -6,13 +6,10 @@ from typing import Any
 import numpy as np
 
 from byhand.worked import formatting as f
-from byhand.worked.display import Written, aligned, array
+from byhand.worked.display import Written, array, both, equations, stacked
+from byhand.worked.formatting import GAP, SHOWN, TERMS_SHOWN, Form, kept
 
-SHOWN = 8  # rows and columns of a matrix shown in full
-KEPT = 3  # at each end of what is longer
 STACK_SHOWN = 4  # matrices of a stack
-TERMS_SHOWN = 8  # terms of a sum
-GAP = None  # stands for what was left out
 
 
 def matrix(
@@ -37,17 +34,19 @@ def matrix(
     digits, scale = f.checked_digits(digits), f.scale_of(values)
     if values.ndim > 2:
         return _stack(values, name, rows, cols, digits, scale, limit)
-    text = matrix_text(values, rows, cols, digits, scale, limit)
-    latex = matrix_latex(values, rows, cols, digits, scale, limit)
-    if decimals and any(f.is_exact(x) for x in values.ravel()):
-        plain = _decimals(values)
-        text += "\n≈\n" + matrix_text(plain, rows, cols, digits, scale, limit)
-        latex += r" \approx " + matrix_latex(plain, rows, cols, digits, scale, limit)
-    if name is not None:
-        return Written(f"{f.name_text(name)} {shape_text(values.shape)} =\n{text}", f"{named_with_shape(name, values.shape)} = {latex}", value=values)
-    if _is_cut(values, limit):  # what is left out is said
-        return Written(f"shape {shape_text(values.shape)}\n{text}", rf"\underset{{{shape_latex(values.shape)}}}{{{latex}}}", value=values)
-    return Written(text, latex, value=values)
+
+    def written(form):
+        shown = write_matrix(form, values, digits, scale, limit, rows, cols)
+        if decimals and any(f.is_exact(x) for x in values.ravel()):
+            shown += form(r" \approx ", "\n≈\n") + write_matrix(form, f.as_floats(values), digits, scale, limit, rows, cols)
+        if name is not None:
+            return named_with_shape(form, name, values.shape) + form(" = ", " =\n") + shown
+        if _is_cut(values, limit):  # what is left out is said
+            shape = write_shape(form, values.shape)
+            return form(rf"\underset{{{shape}}}{{{shown}}}", f"shape {shape}\n{shown}")
+        return shown
+
+    return both(written, values)
 
 
 def matrix_product(
@@ -65,58 +64,53 @@ def matrix_product(
     Raises ValueError when the shapes do not fit or the place lies outside the result.
     """
     a, b = _factors(a, b, names)
+    return equations(product_lines(a, b, names, entry, f.checked_digits(digits), limit), a @ b)
+
+
+def product_lines(a, b, names, entry, digits, limit):
+    """The lines of a product, for `equations`: the entries asked for, then the whole."""
     product = a @ b
-    digits = f.checked_digits(digits)
     places = _places(entry, product.shape, limit)
-    lines = [_entry_line(a, b, product, names, place, digits) if place is not GAP else (_DOTS_TEXT, _DOTS) for place in places]
-    text = [line for line, _ in lines]
-    whole = matrix(product, names[0], digits=digits, limit=limit)
-    text.append(whole.text.replace(" =", f" = {f.name_text(names[1])} {f.name_text(names[2])} =", 1))
-    result = f"{named_with_shape(names[0], product.shape)} &= {f.name_latex(names[1])}\\, {f.name_latex(names[2])} = "
-    result += matrix_latex(product, None, None, digits, f.scale_of(product), limit)
-    return Written("\n".join(text), aligned([line for _, line in lines] + [result]), value=product)
+
+    def lines(form):
+        yield from (GAP if place is GAP else _entry_line(form, a, b, product, names[0], place, digits) for place in places)
+        left, right = form.name(names[1]), form.name(names[2])
+        factors = form(rf"{left}\, {right} = ", f"{left} {right} =\n")
+        yield named_with_shape(form, names[0], product.shape), factors + write_matrix(form, product, digits, f.scale_of(product), limit)
+
+    return lines
 
 
-def named_with_shape(name: str, shape: tuple[int, ...]) -> str:
-    """The name with its shape under it."""
-    return rf"\underset{{{shape_latex(shape)}}}{{{f.name_latex(name)}}}"
+def named_with_shape(form: Form, name: str, shape: tuple[int, ...]) -> str:
+    """The name with its shape under it, or behind it."""
+    return form(rf"\underset{{{write_shape(form, shape)}}}{{{form.name(name)}}}", f"{form.name(name)} {write_shape(form, shape)}")
 
 
-def entry_name(name: str, place: tuple[int, ...], form: str = "latex") -> str:
+def entry_name(form: Form, name: str, place: tuple) -> str:
     """One entry's name: Q with indices 0,1 below; brackets around a name that has indices already."""
-    if form == "text":
-        return f"{f.name_text(name)}[{', '.join(str(i) for i in place)}]"
-    written = f.name_latex(name)
-    if len(name) > 1 and not name.isalpha() or len(written) > 6 and "\\" in written:
+    written, indices = form.name(name), form(",", ", ").join(map(str, place))
+    if form.is_latex and (len(name) > 1 and not name.isalpha() or len(written) > 6 and "\\" in written):
         written = rf"\left({written}\right)"
-    return written + "_{" + ",".join(str(i) for i in place) + "}"
-
-
-def kept(length: int, limit: int | None = SHOWN, ends: int = KEPT) -> list[int | None]:
-    """Indices to show of `length`: all, or both ends with GAP (None) between."""
-    if limit is not None:
-        ends = min(ends, max(limit // 2, 1))
-    if limit is None or length <= max(limit, 2 * ends):
-        return list(range(length))
-    return [*range(ends), GAP, *range(length - ends, length)]
+    return written + form(f"_{{{indices}}}", f"[{indices}]")
 
 
 def _stack(values, name, rows, cols, digits, scale, limit) -> Written:
     """One matrix for each index of the leading axes."""
     indices = list(np.ndindex(values.shape[:-2]))
-    shape = shape_text(values.shape)
-    texts, lines = [f"{f.name_text(name or 'array')} {shape}"], []
-    for k in kept(len(indices), STACK_SHOWN if limit is not None else None, 2):
-        if k is GAP:
-            texts.append(f"... ({len(indices) - 4} more)")
-            lines.append(rf"&\;\;\vdots \quad \text{{({len(indices) - 4} more)}}")
-            continue
-        part = values[indices[k]]
-        index = ", ".join(str(i) for i in indices[k])
-        texts.append(f"{f.name_text(name or '')}[{index}] =\n{matrix_text(part, rows, cols, digits, scale, limit)}")
-        lines.append(f"{f.name_latex(name) if name else ''}[{index}] &= {matrix_latex(part, rows, cols, digits, scale, limit)}")
-    heading = f"{named_with_shape(name, values.shape)} &:" if name else rf"\text{{shape }} {shape_latex(values.shape)} &:"
-    return Written("\n".join(texts), aligned([heading, *lines]), value=values)
+    left_out = f"({len(indices) - 4} more)"
+
+    def lines(form):
+        own, shape = form.name(name) if name else "", write_shape(form, values.shape)
+        heading = f"{named_with_shape(form, name, values.shape)} &:" if name else rf"\text{{shape }} {shape} &:"
+        yield form(heading, f"{own or 'array'} {shape}")
+        for k in kept(len(indices), STACK_SHOWN if limit is not None else None, 2):
+            if k is GAP:
+                yield form(rf"&\;\;\vdots \quad \text{{{left_out}}}", f"... {left_out}")
+                continue
+            index = ", ".join(map(str, indices[k]))
+            yield f"{own}[{index}] " + form("&= ", "=\n") + write_matrix(form, values[indices[k]], digits, scale, limit, rows, cols)
+
+    return stacked(lines, values)
 
 
 def _grid(values, limit) -> tuple[np.ndarray, list, list]:
@@ -129,45 +123,36 @@ def _is_cut(values, limit) -> bool:
     return GAP in down or GAP in across
 
 
-def _cells(values, digits, scale, limit, form) -> tuple[list[list[str]], list, list]:
+def write_matrix(form: Form, values, digits: int, scale: float, limit: int | None, rows=None, cols=None) -> str:
+    """A matrix (or vector, or number) in brackets, with labels beside and above it."""
     grid, down, across = _grid(values, limit)
-    dots = {"latex": (r"\vdots", r"\cdots", r"\ddots"), "text": ("⋮", "…", "⋱")}[form]
     shown = grid[np.ix_([i for i in down if i is not GAP], [j for j in across if j is not GAP])]
-    strings = iter(f.entries(shown, digits, form, scale).ravel())
-    cells = [[dots[2] if i is j is GAP else dots[0] if i is GAP else dots[1] if j is GAP else next(strings) for j in across] for i in down]
-    return cells, down, across
+    strings, below = iter(form.entries(shown, digits, scale).ravel()), form(r"\vdots", "⋮")
+    corner = form(r"\ddots", "⋱")
+    cells = [[corner if i is j is GAP else below if i is GAP else form.dots if j is GAP else next(strings) for j in across] for i in down]
+    beside = None if rows is None else [below if i is GAP else form.label(rows[i]) for i in down]
+    above = None if cols is None else [form.dots if j is GAP else form.label(cols[j]) for j in across]
+    return (_in_latex if form.is_latex else _in_text)(cells, beside, above)
 
 
-def matrix_latex(values, rows, cols, digits, scale, limit) -> str:
-    cells, down, across = _cells(values, digits, scale, limit, "latex")
-    row_labels = _picked(rows, down, r"\vdots") if rows is not None else None
-    if cols is not None:
-        header = _picked(cols, across, r"\cdots")
-        table = [["", *header], *([label, *row] for label, row in zip(row_labels or [""] * len(cells), cells))]
-        return r"\;" + array(table, "r|" + "r" * len(across), rules=(1,))
-    body = "\\left[" + array(cells, "r" * len(across)) + "\\right]"
-    if row_labels is not None:
-        body = r"\;" + array([[label] for label in row_labels], "r") + "\n" + body
-    return body
+def _in_latex(cells, beside, above) -> str:
+    columns = "r" * len(cells[0])
+    if above is not None:
+        table = [["", *above], *([label, *row] for label, row in zip(beside or [""] * len(cells), cells))]
+        return r"\;" + array(table, "r|" + columns, rules=(1,))
+    body = "\\left[" + array(cells, columns) + "\\right]"
+    return body if beside is None else r"\;" + array([[label] for label in beside], "r") + "\n" + body
 
 
-def matrix_text(values, rows, cols, digits, scale, limit) -> str:
-    cells, down, across = _cells(values, digits, scale, limit, "text")
-    header = [_picked(cols, across, "…", str)] if cols is not None else []
-    width = [max(len(row[j]) for row in header + cells) for j in range(len(across))]
-    labels = _picked(rows, down, "⋮", str) if rows is not None else [""] * len(cells)
-    margin = max(len(label) for label in labels) + (1 if rows is not None else 0)
-    lines = [" " * (margin + 1) + "  ".join(c.rjust(w) for c, w in zip(header[0], width))] if header else []
-    for label, row in zip(labels, cells):
-        lines.append(label.ljust(margin) + "[" + "  ".join(c.rjust(w) for c, w in zip(row, width)) + "]")
-    return "\n".join(line.rstrip() for line in lines)
+def _in_text(cells, beside, above) -> str:
+    width = [max(len(row[j]) for row in [above or cells[0], *cells]) for j in range(len(cells[0]))]
+    margin = 0 if beside is None else max(map(len, beside)) + 1
 
+    def line(label, row, left, right):
+        return f"{label.ljust(margin)}{left}{'  '.join(c.rjust(w) for c, w in zip(row, width))}{right}".rstrip()
 
-def _picked(labels, indices, dots, write=f.label_latex) -> list[str]:
-    return [dots if i is GAP else write(labels[i]) for i in indices]
-
-
-_DOTS, _DOTS_TEXT = r"&\;\;\vdots", "⋮"
+    header = [] if above is None else [line("", above, " ", "")]
+    return "\n".join([*header, *(line(label, row, "[", "]") for label, row in zip(beside or [""] * len(cells), cells))])
 
 
 def _places(entry, shape, limit) -> list:
@@ -187,22 +172,13 @@ def _places(entry, shape, limit) -> list:
     return [(i % shape[0], j % shape[1])]
 
 
-def _entry_line(a, b, product, names, place, digits) -> tuple[str, str]:
-    i, j = place
-    left, right = a[i], b[:, j]
-    scales = f.scale_of(a), f.scale_of(b)
-    picked = kept(len(left), TERMS_SHOWN)
-
-    def terms(write, dot, dots):
-        return " + ".join(dots if k is GAP else write(left[k], digits, scales[0]) + dot + write(right[k], digits, scales[1]) for k in picked)
-
-    count = f" ({len(left)} terms)" if GAP in picked else ""
-    count_latex = rf" \quad \text{{({len(left)} terms)}}" if count else ""
-    total = f.text(product[place], digits, f.scale_of(product)), f.latex(product[place], digits, f.scale_of(product))
-    text = f"{entry_name(names[0], place, 'text')} = {terms(f.factor_text, '·', '…')} = {total[0]}{count}"
-    written_out = terms(f.factor_latex, r" \cdot ", r"\cdots")
-    latex = f"{entry_name(names[0], place)} &= {written_out} = {total[1]}{count_latex}"
-    return text, latex
+def _entry_line(form, a, b, product, name, place, digits) -> tuple[str, str]:
+    left, right = a[place[0]], b[:, place[1]]
+    scales, dot = (f.scale_of(a), f.scale_of(b)), form(r" \cdot ", "·")
+    terms = form.joined(lambda k: form.factor(left[k], digits, scales[0]) + dot + form.factor(right[k], digits, scales[1]), len(left))
+    count = f"({len(left)} terms)"
+    count = form(rf" \quad \text{{{count}}}", f" {count}") if len(left) > TERMS_SHOWN else ""
+    return entry_name(form, name, place), f"{terms} = {form.number(product[place], digits, f.scale_of(product))}{count}"
 
 
 def _factors(a, b, names) -> tuple[np.ndarray, np.ndarray]:
@@ -231,13 +207,7 @@ def _labels(argument, labels, values, axis):
     return labels
 
 
-def _decimals(values: np.ndarray) -> np.ndarray:
-    return np.array([f.decimal_of(x) for x in values.ravel()], dtype=float).reshape(values.shape)
-
-
-def shape_text(shape) -> str:
-    return "(" + ", ".join(str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
-
-
-def shape_latex(shape) -> str:
-    return r" \times ".join(str(n) for n in shape) if shape else r"\text{scalar}"
+def write_shape(form: Form, shape: tuple[int, ...]) -> str:
+    if form.is_latex:
+        return r" \times ".join(map(str, shape)) if shape else r"\text{scalar}"
+    return str(tuple(map(int, shape)))

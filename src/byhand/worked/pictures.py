@@ -6,25 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from byhand.numpy.norm import layer_norm
 from byhand.worked import formatting as f
-from byhand.worked.plotting import MUTED, Picture, arrow, book_style, numbers_in, picture
-from byhand.worked.vectors import centred, like, row
+from byhand.worked.diagram import COLORS
+from byhand.worked.plotting import MUTED, Picture, arrow, book_style, box, frame, picture
+from byhand.worked.rows import like, norm_inputs
 
 WIDTH = 3.0  # of a box in the architecture
-_KINDS = {  # what a stage is called in the picture, and its colour
-    "embedded": ("embedding × √d", "#9a8a3c"),
-    "positions": ("positions", "#9a8a3c"),
-    "input": ("rows + positions", "#9a8a3c"),
-    "self_attention": ("self-attention", "#d9822b"),
-    "cross_attention": ("cross-attention", "#c9505a"),
-    "attention": ("attention", "#d9822b"),
-    "residual": ("add", "#7a7b7c"),
-    "norm": ("norm", "#3f9b6b"),
-    "feed_forward": ("feed-forward", "#3b82c4"),
-    "memory": ("memory", "#b45fb0"),
-    "out": ("output rows", "#b45fb0"),
-    "logits": ("logits", "#b45fb0"),
-}
+_KINDS = {  # what a stage is called in the picture, and the kind of its box
+    "embedded": ("embedding × √d", "rows"), "positions": ("positions", "rows"), "input": ("rows + positions", "rows"),
+    "self_attention": ("self-attention", "mix"), "cross_attention": ("cross-attention", "other"), "attention": ("attention", "mix"),
+    "residual": ("add", "add"), "norm": ("norm", "norm"), "feed_forward": ("feed-forward", "mlp"), "memory": ("memory", "end"),
+    "out": ("output rows", "end"), "logits": ("logits", "end"),
+}  # fmt: skip
 
 
 def architecture(model: Any, alt: str | None = None, title: str | None = None) -> Picture:
@@ -60,7 +54,7 @@ def architecture(model: Any, alt: str | None = None, title: str | None = None) -
 
 def bars(values: Any, labels: Sequence | None = None, title: str | None = None, alt: str | None = None, digits: int = 2, ylabel: str | None = None) -> Picture:
     """Vectors as bars with their numbers. values: one vector, or {"name": vector, ...} of one length."""
-    series = {k: numbers_in(v) for k, v in values.items()} if isinstance(values, Mapping) else {"": numbers_in(values)}
+    series = {k: f.as_floats(v) for k, v in values.items()} if isinstance(values, Mapping) else {"": f.as_floats(values)}
     lengths = {v.shape for v in series.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1 or not next(iter(lengths))[0]:
         raise ValueError(f"values had shapes {sorted(lengths)}; they must be vectors of one length")
@@ -97,8 +91,8 @@ def lines(
     logy: bool = False,
 ) -> Picture:
     """Curves over x: a learning-rate schedule, a loss over the steps. series: {"name": values}."""
-    x = numbers_in(x)
-    drawn = {name: numbers_in(values) for name, values in series.items()}
+    x = f.as_floats(x)
+    drawn = {name: f.as_floats(values) for name, values in series.items()}
     if not drawn or any(values.shape != x.shape or x.ndim != 1 for values in drawn.values()):
         raise ValueError(f"series had shapes {[v.shape for v in drawn.values()]}; each must have x's shape {x.shape}, one axis")
     with book_style():
@@ -118,10 +112,9 @@ def lines(
 
 def projections(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5, labels: Sequence | None = None, alt: str | None = None) -> Picture:
     """Layer norm backwards as a picture: the vector g = γ·dy, less its part along 1, less its part along x̂, is what is left (times 1/root: dx)."""
-    x = numbers_in(row(x, "x"))
-    dy, gamma = numbers_in(like(dy, x, "dy", 0)), numbers_in(like(gamma, x, "gamma", 1))
-    _, deviations, _, root = centred(x, eps)
-    normalised, g = deviations / root, gamma * dy
+    x, gamma, beta = norm_inputs(x, gamma)
+    _, cache = layer_norm(x, gamma, beta, eps)
+    normalised, g = cache.normalised, gamma * like(dy, x, "dy", 0)
     along_one, along_x = np.full(len(x), g.mean()), normalised * (g * normalised).mean()
     parts = {"g = γ · dy": g, "part along 1": along_one, "part along x̂": along_x, "what is left": g - along_one - along_x}
     labels = _labels(labels, len(x))
@@ -134,7 +127,7 @@ def projections(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5, labels: Seq
             axis.axhline(0, color=MUTED, linewidth=0.8)
             axis.set_title(("", "\N{MINUS SIGN} ", "\N{MINUS SIGN} ", "= ")[k] + name)
             axis.set_xticks(range(len(x)) if len(x) <= 12 else [], labels if len(x) <= 12 else [])
-        said = "; ".join(f"{name}: {', '.join(f.entries(v, 2).tolist()) if len(v) <= 12 else f'{len(v)} entries'}" for name, v in parts.items())
+        said = "; ".join(f"{name}: {', '.join(f.TEXT.entries(v, 2).tolist()) if len(v) <= 12 else f'{len(v)} entries'}" for name, v in parts.items())
         return picture(figure, alt or f"Layer norm backwards, a vector less its two projections. {said}")
 
 
@@ -170,16 +163,13 @@ def _stage_shapes(activations) -> dict[str, tuple | None]:
 def _kind(stage: str) -> tuple[str, str]:
     last = stage.split(".")[-1]
     kind = last if last in _KINDS else last.rpartition("_")[0]
-    return _KINDS.get(kind, (last.replace("_", " "), "#7a7b7c"))
+    label, color = _KINDS.get(kind, (last.replace("_", " "), "add"))
+    return label, COLORS[color]
 
 
 def _stage_box(axis, x, y, stage, shape):
     label, color = _kind(stage)
-    from matplotlib.patches import FancyBboxPatch
-
-    axis.add_patch(
-        FancyBboxPatch((x, y - 0.31), WIDTH, 0.62, boxstyle="round,pad=0,rounding_size=0.1", facecolor=color + "40", edgecolor=color, linewidth=1.2, zorder=3)
-    )
+    box(axis, x, y - 0.31, WIDTH, 0.62, color)
     axis.text(x + 0.12, y + 0.1, label, ha="left", va="center", fontsize=10, zorder=4)
     axis.text(x + 0.12, y - 0.16, stage, ha="left", va="center", fontsize=7.5, family="DejaVu Sans Mono", zorder=4)
     if shape is not None:
@@ -206,12 +196,8 @@ def _layer_frame(axis, stages, places, side, layers):
     inside = [places[s] for s in stages if len(s.split(".")) > 2]
     if not inside:
         return
-    from matplotlib.patches import Rectangle
-
     x, low, high = inside[0][0], inside[0][1], inside[-1][1]
-    axis.add_patch(
-        Rectangle((x - 0.55, low - 0.44), WIDTH + 0.75, high - low + 0.88, facecolor="none", edgecolor=MUTED, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
-    )
+    frame(axis, x - 0.55, low - 0.44, WIDTH + 0.75, high - low + 0.88, linewidth=0.9)
     beside, align = (x - 0.62, "right") if side == "encoder" else (x + WIDTH + 0.27, "left")  # where no arrow passes
     axis.text(beside, (low + high) / 2, f"{side} layer, × {layers}", rotation=90, ha=align, va="center", fontsize=8.5)
 
@@ -249,7 +235,7 @@ def _labels(labels, n) -> list[str]:
 
 def _bars_alt(series, labels, title, digits) -> str:
     def said(vector):
-        shown = f.entries(vector, digits)
+        shown = f.TEXT.entries(vector, digits)
         return ", ".join(f"{label} {v}" for label, v in zip(labels, shown)) if len(shown) <= 12 else f"{len(shown)} bars"
 
     return f"{title or 'Bars'}: " + "; ".join((f"{name}: " if name else "") + said(vector) for name, vector in series.items())

@@ -84,7 +84,7 @@ def heatmap(
     array: (m, n), or (heads, m, n) for one picture a head. rows, cols: labels. mask: bool, True where attending is allowed; the other cells are hatched.
     colors: a matplotlib colour map; blue from 0 up for numbers of one sign, blue to orange around 0 otherwise.
     """
-    values = numbers_in(array)
+    values = f.as_floats(array)
     panels = values[None] if values.ndim == 2 else values
     if panels.ndim != 3 or not panels.size:
         raise ValueError(f"array had shape {values.shape}; it must be (rows, columns) or (heads, rows, columns)")
@@ -118,7 +118,7 @@ def heatmaps(
 
     panels: {"A": (m, n), "dA": (m, n), ...}. Raises ValueError for no panel and for shapes that differ.
     """
-    values = {str(name): numbers_in(array) for name, array in panels.items()}
+    values = {str(name): f.as_floats(array) for name, array in panels.items()}
     shapes = {array.shape for array in values.values()}
     if len(shapes) != 1 or len(min(shapes)) != 2 or not all(min(shapes)):
         raise ValueError(f"panels had shapes {[array.shape for array in values.values()]}; they must be matrices, at least one, all of one shape")
@@ -147,6 +147,21 @@ def arrow(axis, start, end, style="arc3", color=None, **more):
         arrowprops={"arrowstyle": "-|>", "color": color or INK, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "connectionstyle": style, **more},
         zorder=2,
     )
+
+
+def box(axis, x, y, width, height, color, rounding=0.1):
+    """A rounded box with its lower left corner at (x, y)."""
+    from matplotlib.patches import FancyBboxPatch
+
+    shape = {"boxstyle": f"round,pad=0,rounding_size={rounding}", "facecolor": color + "40", "edgecolor": color, "linewidth": 1.2}
+    axis.add_patch(FancyBboxPatch((x, y), width, height, zorder=3, **shape))
+
+
+def frame(axis, x, y, width, height, linewidth=1.0):
+    """A dashed frame with its lower left corner at (x, y)."""
+    from matplotlib.patches import Rectangle
+
+    axis.add_patch(Rectangle((x, y), width, height, fill=False, linestyle=(0, (4, 3)), edgecolor=MUTED, linewidth=linewidth, zorder=1))
 
 
 def _settings() -> dict:
@@ -194,13 +209,6 @@ def _alt(alt) -> str:
     if not isinstance(alt, str) or not alt.strip():
         raise ValueError(f"alt was {alt!r}; it must say in words what the picture shows")
     return " ".join(alt.split())
-
-
-def numbers_in(array) -> np.ndarray:
-    values = f.as_array(array, "array")
-    if values.dtype == object:
-        values = np.array([f.decimal_of(x) for x in values.ravel()], dtype=float).reshape(values.shape)
-    return values.astype(float)
 
 
 def _panel_mask(mask, panels) -> np.ndarray:
@@ -251,7 +259,7 @@ def _draw_heatmap(axis, values, allowed, color, digits):
     if m * n > CELLS_SHOWN:
         axis.imshow(np.where(allowed, values, np.nan), cmap=colors, norm=norm, interpolation="none", aspect="equal")
         return
-    shown = f.entries(np.where(allowed, values, 0.0), digits)
+    shown = f.TEXT.entries(np.where(allowed, values, 0.0), digits)
     for i, j in np.ndindex(m, n):
         face = colors(norm(values[i, j])) if allowed[i, j] else "none"
         axis.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=face, edgecolor=MUTED, linewidth=0.5, hatch=None if allowed[i, j] else "////"))
@@ -288,4 +296,4 @@ def _listed(name, values, digits) -> str:
     """A small matrix is read out, a large one described."""
     if values.size > 36:
         return _describe(values, name)
-    return f"{name} " + ", ".join("[" + ", ".join(row) + "]" for row in f.entries(values, digits).tolist())
+    return f"{name} " + ", ".join("[" + ", ".join(row) + "]" for row in f.TEXT.entries(values, digits).tolist())

@@ -1,4 +1,4 @@
-"""One row at a time: softmax, layer norm, the loss."""
+"""One row at a time, written out from what the package computed: softmax and the norms forwards and backwards, and the loss."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from byhand.numpy.loss import cross_entropy, smoothed_targets
+from byhand.numpy.norm import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+from byhand.numpy.softmax import SoftmaxCache, softmax, softmax_backward
 from byhand.worked import formatting as f
-from byhand.worked.display import Written, aligned, array, pad, text_table
-from byhand.worked.matrices import GAP, SHOWN, TERMS_SHOWN, kept
-from byhand.worked.vectors import any_exact, centred, exp, like, log, only_finite, row, shown, simplified
+from byhand.worked.display import Written, equations, ruled
+from byhand.worked.formatting import GAP, SHOWN, TERMS_SHOWN, TEXT, kept
 
 LARGEST_SCORE = 30.0  # beyond it e^s is written with the row's maximum taken off, as the package computes it
 
@@ -21,221 +23,253 @@ def softmax_row(scores: Any, mask: Any = None, labels: Sequence | None = None, d
     that may attend nowhere gets zeros. labels: what each score belongs to, such as tokens.
     """
     scores = row(scores, "scores")
-    allowed = _mask(mask, len(scores)) & np.array([f.is_exact(s) or s != -math.inf for s in scores])
+    allowed = _mask(mask, len(scores)) & (scores != -np.inf)
     only_finite(scores[allowed], "scores")
-    labels = _row_labels("labels", labels, len(scores))
-    weights, exponentials, total, shift = _softmax(scores, allowed)
-    scale, picked = f.scale_of(scores), kept(len(scores), limit)
-    top = "" if shift is None else f.latex(shift, digits, scale)
-    head, head_text = ["s", "e^{s}", "p"], ["", "s", "e^s", "p"]
-    if shift is not None:
-        head, head_text = ["s", rf"e^{{s - {top}}}", "p"], ["", "s", "e^(s - max)", "p"]
-    table, plain = [["", *head]], [head_text]
-    for k in picked:
-        if k is GAP:
-            table.append([r"\vdots"] * 4)
-            plain.append(["⋮"] * 4)
-            continue
-        table.append([f.label_latex(labels[k]), *_softmax_cells(k, scores, allowed, weights, exponentials, total, shift, digits, scale)])
-        plain.append([str(labels[k]), *_softmax_plain(k, scores, allowed, weights, exponentials, total, shift, digits, scale)])
-    whole = sum(weights) if not any_exact(weights) else simplified(sum(weights))
-    table.append([rf"\text{{sum{_of_n(picked, len(scores))}}}", "", f.with_decimal(total, digits), f.latex(whole, digits)])
-    plain.append([f"sum{_of_n(picked, len(scores))}", "", f.with_decimal(total, digits, "text"), f.text(whole, digits)])
-    return Written(text_table(plain), array(table, "r|r|r|r", rules=(1, len(table) - 1)), value=weights)
+    labels, scale = _labels("labels", labels, len(scores)), f.scale_of(scores)
+    weights, _ = softmax(scores, allowed)
+    large = allowed.any() and np.abs(scores[allowed]).max() > LARGEST_SCORE
+    peak = scores[allowed].max() if large else 0.0
+    exponentials = np.exp(np.where(allowed, scores - peak, -np.inf))
+    total = float(exponentials.sum())
+    picked = kept(len(scores), limit)
+
+    def line(k, form):
+        if not allowed[k]:
+            return [form.label(labels[k]), form(r"-\infty", "-∞"), "0", "0"]
+        s, e = form.number(scores[k], digits, scale), form.number(exponentials[k], digits, 0.0)
+        power = f"{s} - {form.factor(peak, digits, scale)}" if large else s
+        quotient = f"{e} / {form.number(total, digits, 0.0)} = {form.number(weights[k], digits, 0.0)}"
+        return [form.label(labels[k]), s, form(f"e^{{{power}}} = {e}", e), quotient]
+
+    def lines(form):
+        shifted = form(rf"e^{{s - {f.latex(peak, digits, scale)}}}", "e^(s - max)") if large else form("e^{s}", "e^s")
+        sums = [_sum_label(form, picked, len(scores)), "", form.number(total, digits), form.number(weights.sum(), digits)]
+        return [["", "s", shifted, "p"], *(GAP if k is GAP else line(k, form) for k in picked), sums]
+
+    return ruled(lines, "r|r|r|r", weights)
 
 
-def layer_norm_row(x: Any, gamma: Any = None, beta: Any = None, eps: Any = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN) -> Written:
+def softmax_backward_row(dy: Any, y: Any, digits: int = 3, names: tuple[str, str, str] = ("ds", "dp", "p")) -> Written:
+    """ds_j = p_j (dp_j - Σₖ dp_k p_k), for one row. dy: (n,), the gradient that arrives; y: (n,), the weights. names: of the three."""
+    y = row(y, "y")
+    dy = like(dy, y, "dy", 0)
+    ds, _ = softmax_backward(dy, SoftmaxCache(y))
+    dot, scale, own = float((dy * y).sum()), f.scale_of(dy), f.scale_of(ds)
+
+    def lines(form):
+        out, arriving, weight = map(form.name, names)
+        dot_sign = form(r" \cdot ", "·")
+        products = form.joined(lambda k: form.factor(dy[k], digits, scale) + dot_sign + form.factor(y[k], digits), len(y))
+        yield form(rf"\sum_k {arriving}_k\, {weight}_k", f"Σ {arriving}·{weight}"), f"{products} = {form.number(dot, digits, scale)}"
+        for k in kept(len(y), TERMS_SHOWN):
+            if k is GAP:
+                yield GAP
+                continue
+            inner = f"{form.number(dy[k], digits, scale)} - {form.factor(dot, digits, scale)}"
+            product = form.factor(y[k], digits) + form(rf" \left({inner}\right)", f"·({inner})")
+            yield form(f"{out}_{{{k}}}", f"{out}[{k}]"), f"{product} = {form.number(ds[k], digits, own)}"
+
+    return equations(lines, ds)
+
+
+def layer_norm_row(x: Any, gamma: Any = None, beta: Any = None, eps: float = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN) -> Written:
     """y = γ · (x - μ) / √(σ² + ε) + β for one row: mean, deviations, variance (divided by n), root, normalised, scaled.
 
     x, gamma, beta: (n,); γ = 1 and β = 0 unless given. eps ≥ 0. Raises ValueError for a constant row under ε = 0.
     """
-    x = row(x, "x")
-    only_finite(x, "x")
-    gamma, beta = like(gamma, x, "gamma", 1), like(beta, x, "beta", 0)
-    mu, deviations, variance, root = centred(x, eps)
-    normalised = deviations / root
-    y = gamma * normalised + beta
+    x, gamma, beta = norm_inputs(x, gamma, beta)
+    y, cache = layer_norm(x, gamma, beta, eps)
+    mu, variance, hat = cache.mean.item(), cache.var.item(), cache.normalised
+    deviations = np.where(np.abs(x - mu) <= f.LEFTOVER * f.scale_of(x), 0, x - mu)  # a constant row has only leftovers
     digits, scale = f.checked_digits(digits), f.scale_of(x)
+    finest = max(1.0, scale / math.sqrt(variance + eps))  # what rounding left of the mean was divided by the root
 
     def lines(form):
-        def number(value, own=None):
-            return f.with_decimal(value, digits, form) if f.is_exact(value) else shown(value, digits, own, form)
+        normalised, last = (form.row(values, digits, limit, finest * f.scale_of(values)) for values in (hat, y))
+        scaled = form.row(gamma, digits, limit) + form(r" \odot \hat{x}", " · x̂") + f" + {form.row(beta, digits, limit)}"
+        return [
+            (form(r"\mu", "mean"), f"{average(x, '', digits, scale, form, limit)} = {form.number(mu, digits, scale)}"),
+            (form(r"x - \mu", "x - mean"), form.row(deviations, digits, limit)),
+            (form(r"\sigma^2", "variance"), _mean_square(deviations, variance, digits, form, limit)),
+            (form(r"\sqrt{\sigma^2 + \varepsilon}", "root"), _root(variance, eps, digits, form)),
+            (form(r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}", "x̂"), form("", "(x - mean) / root = ") + normalised),
+            (form(r"y = \gamma \odot \hat{x} + \beta", "y"), scaled),
+            ("", last),
+        ]
 
-        def vector(values):
-            return shown(values, digits, None, form, limit)
+    return equations(lines, y, width=9)
 
-        def mean_of(values, power, own):
-            return average(values, power, digits, own, form, limit)
 
-        inside = (number(variance) if not f.is_exact(variance) else shown(variance, digits, None, form)), shown(eps, digits, 0.0, form)
-        return {
-            "mean": f"{mean_of(x, '', scale)} = {number(mu, scale)}",
-            "deviations": vector(deviations),
-            "variance": f"{mean_of(deviations, '^2' if form == 'latex' else '²', f.scale_of(deviations))} = {number(variance)}",
-            "root": (rf"\sqrt{{{inside[0]} + {inside[1]}}}" if form == "latex" else f"√({inside[0]} + {inside[1]})") + f" = {number(root)}",
-            "normalised": vector(normalised),
-            "scaled": f"{vector(gamma)} " + (r"\odot \hat{x}" if form == "latex" else "· x̂") + f" + {vector(beta)}",
-            "y": vector(y),
-        }
+def layer_norm_backward_row(dy: Any, x: Any, gamma: Any = None, eps: float = 1e-5, digits: int = 3) -> Written:
+    """dx = (g - mean(g) - x̂ · mean(g · x̂)) / √(σ² + ε) with g = γ · dy, for one row: a vector less its parts along 1 and x̂.
 
-    latex, text = lines("latex"), lines("text")
-    heads = {
-        "mean": (r"\mu", "mean"),
-        "deviations": (r"x - \mu", "x - mean"),
-        "variance": (r"\sigma^2", "variance"),
-        "root": (r"\sqrt{\sigma^2 + \varepsilon}", "root"),
-        "normalised": (r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}", "x̂"),
-        "scaled": (r"y = \gamma \odot \hat{x} + \beta", "y"),
-        "y": ("", ""),
-    }
-    text["normalised"] = "(x - mean) / root = " + text["normalised"]
-    return Written(
-        "\n".join(f"{pad(heads[key][1], 9)} = {line}" for key, line in text.items()),
-        aligned([f"{heads[key][0]} &= {line}" for key, line in latex.items()]),
-        value=y,
-    )
+    dy, x, gamma: (n,). γ stands inside both means. Raises ValueError for a constant row under ε = 0.
+    """
+    x, gamma, beta = norm_inputs(x, gamma)
+    dy = like(dy, x, "dy", 0)
+    _, cache = layer_norm(x, gamma, beta, eps)
+    dx, _ = layer_norm_backward(dy, cache)
+    root = (r"\sqrt{\sigma^2 + \varepsilon}", "√(σ² + ε)", math.sqrt(cache.var.item() + eps))
+    return _norm_backward(gamma * dy, cache.normalised, root, dx, True, digits)
+
+
+def rms_norm_row(x: Any, gamma: Any = None, eps: float = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN) -> Written:
+    """y = γ · x / √(mean(x²) + ε) for one row: mean square, root, normalised, scaled.
+
+    x, gamma: (n,); γ = 1 unless given. eps ≥ 0. Raises ValueError for a row of zeros under ε = 0.
+    """
+    x, gamma, _ = norm_inputs(x, gamma)
+    y, cache = rms_norm(x, gamma, eps)
+    square, hat = cache.mean_square.item(), cache.normalised
+    digits = f.checked_digits(digits)
+
+    def lines(form):
+        normalised, last = form.row(hat, digits, limit), form.row(y, digits, limit)
+        return [
+            (form(r"\operatorname{mean}(x^2)", "mean(x²)"), _mean_square(x, square, digits, form, limit)),
+            (form(r"\sqrt{\operatorname{mean}(x^2) + \varepsilon}", "root"), _root(square, eps, digits, form)),
+            (form(r"\hat{x} = \frac{x}{\sqrt{\operatorname{mean}(x^2) + \varepsilon}}", "x̂"), form("", "x / root = ") + normalised),
+            (form(r"y = \gamma \odot \hat{x}", "y"), form.row(gamma, digits, limit) + form(r" \odot \hat{x}", " · x̂") + f" = {last}"),
+        ]
+
+    return equations(lines, y, width=8)
+
+
+def rms_norm_backward_row(dy: Any, x: Any, gamma: Any = None, eps: float = 1e-5, digits: int = 3) -> Written:
+    """dx = (g - x̂ · mean(g · x̂)) / √(mean(x²) + ε) with g = γ · dy, for one row: a vector less its part along x̂.
+
+    dy, x, gamma: (n,). Raises ValueError for a row of zeros under ε = 0.
+    """
+    x, gamma, _ = norm_inputs(x, gamma)
+    dy = like(dy, x, "dy", 0)
+    _, cache = rms_norm(x, gamma, eps)
+    dx, _ = rms_norm_backward(dy, cache)
+    root = (r"\sqrt{\operatorname{mean}(x^2) + \varepsilon}", "√(mean(x²) + ε)", math.sqrt(cache.mean_square.item() + eps))
+    return _norm_backward(gamma * dy, cache.normalised, root, dx, False, digits)
+
+
+def loss_terms(scores: Any, target: Any, smoothing: float = 0.0, names: Sequence | None = None, digits: int = 3, limit: int | None = SHOWN) -> Written:
+    """L = -Σ_c q_c log p_c with q = (1 - ε) · onehot(target) + ε / V, one line for each class, then the sum.
+
+    scores: (V,), the logits, and target an integer; or (T, V) and (T,): then each position's loss, the last and the mean.
+    smoothing: ε in [0, 1), spread over all V classes, the right one included. names: the classes' names.
+    IndexError for a target outside the vocabulary.
+    """
+    values = f.as_floats(scores, "scores")
+    if values.ndim == 2:
+        return _loss_positions(values, np.asarray(target), smoothing, names, digits)
+    values = row(values, "scores")
+    only_finite(values, "scores")
+    names = _labels("names", names, len(values))
+    total = _loss_of(values, target, smoothing)
+    q = smoothed_targets(np.array(target), len(values), smoothing)
+    p, _ = softmax(values)
+    log_p = values - values.max() - math.log(np.exp(values - values.max()).sum())
+    columns = [values, p, log_p, q, -q * log_p]
+    picked = kept(len(values), limit)
+
+    def lines(form):
+        head = ["", "z", "p", form(r"\log p", "log p"), "q", form(r"-q \log p", "-q log p")]
+        mark = form(r" \;\leftarrow", " ←")
+        rows = [GAP if k is GAP else [form.label(names[k]) + (mark if k == target else ""), *(form.number(c[k], digits) for c in columns)] for k in picked]
+        return [head, *rows, [_sum_label(form, picked, len(values)), "", "", "", "", form.number(total, digits)]]
+
+    return ruled(lines, "r|rrrrr", total)
+
+
+def _loss_positions(values, targets, smoothing, names, digits) -> Written:
+    """Each position's loss, then the last and the mean."""
+    if targets.shape != values.shape[:1]:
+        raise ValueError(f"target had shape {targets.shape}; it must have shape {values.shape[:1]}, one class for each position")
+    each = np.array([_loss_of(z, target, smoothing) for z, target in zip(values, targets)])
+    names = _labels("names", names, values.shape[1])
+
+    def lines(form):
+        for k in kept(len(each), SHOWN):
+            name = GAP if k is GAP else form.label(names[targets[k]])
+            yield GAP if k is GAP else (form(rf"L_{{{k}}} \;(\text{{target }} {name})", f"L[{k}] (target {name})"), form.number(each[k], digits))
+        total = form.joined(lambda k: form.factor(each[k], digits), len(each))
+        yield form(r"\text{last}", "last"), form.number(each[-1], digits)
+        mean = form(rf"\tfrac{{1}}{{{len(each)}}}\left({total}\right)", f"({total}) / {len(each)}")
+        yield form(r"\text{mean}", "mean"), f"{mean} = {form.number(each.mean(), digits)}"
+
+    return equations(lines, each)
+
+
+def _loss_of(scores, target, smoothing) -> float:
+    if isinstance(target, (bool, np.bool_)) or not isinstance(target, (int, np.integer)):
+        raise ValueError(f"target was {target!r}; it must be one whole number")
+    return float(cross_entropy(scores[None, None], np.array([[target]]), smoothing)[0])
+
+
+# ---- what the norms share
 
 
 def average(values, power, digits, scale, form, limit) -> str:
     """(1/n)(x₁ + x₂ + ...), each term to a power."""
-    write, dots = (f.factor_latex, r"\cdots") if form == "latex" else (f.factor_text, "…")
-    total = " + ".join(dots if k is GAP else write(values[k], digits, scale) + power for k in kept(len(values), limit))
-    return rf"\tfrac{{1}}{{{len(values)}}}\left({total}\right)" if form == "latex" else f"({total}) / {len(values)}"
+    total = form.joined(lambda k: form.factor(values[k], digits, scale) + power, len(values), limit)
+    return form(rf"\tfrac{{1}}{{{len(values)}}}\left({total}\right)", f"({total}) / {len(values)}")
 
 
-def loss_terms(
-    scores: Any,
-    target: Any,
-    smoothing: Any = 0.0,
-    names: Sequence | None = None,
-    digits: int = 3,
-    given: str = "logits",
-    limit: int | None = SHOWN,
-) -> Written:
-    """L = -Σ_c q_c log p_c with q = (1 - ε) · onehot(target) + ε / V, one line for each class, then the sum.
-
-    scores: (V,) and target an integer; or (T, V) and (T,): then each position's loss, the last and the mean.
-    given: "logits" (p is their softmax) or "probabilities". smoothing: ε in [0, 1), spread over all V classes, the right one included.
-    names: the classes' names. IndexError for a target outside the vocabulary.
-    """
-    values = f.as_array(scores, "scores")
-    if given not in ("logits", "probabilities"):
-        raise ValueError(f'given was {given!r}; it must be "logits" or "probabilities"')
-    if not 0 <= f.decimal_of(smoothing) < 1:
-        raise ValueError(f"smoothing was {smoothing}; it must lie in [0, 1)")
-    if values.ndim == 2:
-        return _loss_positions(values, target, smoothing, names, digits, given)
-    values = row(values, "scores")
-    only_finite(values, "scores")
-    target = _target(target, len(values))
-    names = _row_labels("names", names, len(values))
-    p, log_p = _log_probabilities(values, given)
-    q = _smoothed(target, smoothing, len(values))
-    terms = [-(q_c * l) if q_c != 0 else 0 * q_c for q_c, l in zip(q, log_p)]
-    total = simplified(sum(terms)) if any_exact(terms) else float(sum(terms))
-    columns = [("p", p), (r"\log p", log_p), ("q", q), (r"-q \log p", terms)]
-    plain_heads = ["", "p", "log p", "q", "-q log p"]
-    if given == "logits":
-        columns, plain_heads = [("z", values), *columns], ["", "z", *plain_heads[1:]]
-    table, plain = [["", *(head for head, _ in columns)]], [plain_heads]
-    for k in kept(len(values), limit):
-        if k is GAP:
-            table.append([r"\vdots"] * (len(columns) + 1))
-            plain.append(["⋮"] * (len(columns) + 1))
-            continue
-        mark, mark_text = (r" \;\leftarrow", " ←") if k == target else ("", "")
-        table.append([f.label_latex(names[k]) + mark, *(f.latex(c[k], digits) for _, c in columns)])
-        plain.append([str(names[k]) + mark_text, *(f.text(c[k], digits) for _, c in columns)])
-    sums = ["" for _ in columns]
-    picked = kept(len(values), limit)
-    label = f"sum{_of_n(picked, len(values))}"
-    table.append([rf"\text{{{label}}}", *sums[:-1], f.with_decimal(total, digits)])
-    plain.append([label, *sums[:-1], f.with_decimal(total, digits, "text")])
-    return Written(text_table(plain), array(table, "r|" + "r" * len(columns), rules=(1, len(table) - 1)), value=total)
+def _mean_square(values, square, digits, form, limit) -> str:
+    return f"{average(values, form('^2', '²'), digits, f.scale_of(values), form, limit)} = {form.number(square, digits)}"
 
 
-def _loss_positions(values, targets, smoothing, names, digits, given) -> Written:
-    """Each position's loss, then the last and the mean."""
-    targets = np.asarray(targets)
-    if targets.shape != values.shape[:1]:
-        raise ValueError(f"target had shape {targets.shape}; it must have shape {values.shape[:1]}, one class for each position")
-    each = [loss_terms(row, t, smoothing, names, digits, given).value for row, t in zip(values, targets)]
-    names = _row_labels("names", names, values.shape[1])
-    n = len(each)
-    average = simplified(sum(each) / n) if any_exact(each) else sum(each) / n
-    lines, text = [], []
-    for k in kept(n, SHOWN):
-        if k is GAP:
-            lines.append(r"&\;\;\vdots")
-            text.append("⋮")
-            continue
-        lines.append(rf"L_{{{k}}} \;(\text{{target }} {f.label_latex(names[targets[k]])}) &= {f.with_decimal(each[k], digits)}")
-        text.append(f"L[{k}] (target {names[targets[k]]}) = {f.with_decimal(each[k], digits, 'text')}")
-    picked = kept(n, TERMS_SHOWN)
-    total = " + ".join(r"\cdots" if k is GAP else f.factor_latex(each[k], digits) for k in picked)
-    plain = " + ".join("…" if k is GAP else f.factor_text(each[k], digits) for k in picked)
-    lines += [rf"\text{{last}} &= {f.latex(each[-1], digits)}", rf"\text{{mean}} &= \tfrac{{1}}{{{n}}}\left({total}\right) = {f.with_decimal(average, digits)}"]
-    text += [f"last = {f.text(each[-1], digits)}", f"mean = ({plain}) / {n} = {f.with_decimal(average, digits, 'text')}"]
-    return Written("\n".join(text), aligned(lines), value=np.array(each))
+def _root(square, eps, digits, form) -> str:
+    inside = f"{form.number(square, digits)} + {form.number(eps, digits, 0.0)}"
+    return form(rf"\sqrt{{{inside}}}", f"√({inside})") + f" = {form.number(math.sqrt(square + eps), digits)}"
 
 
-# --- the arithmetic, for floats and for exact numbers alike
+def _norm_backward(g, hat, root, dx, along_one: bool, digits) -> Written:
+    """g less its part along x̂ (and along 1, where the rows were centred), divided by the root: (LaTeX name, plain name, value)."""
+    along_x, one = (g * hat).mean().item(), g.mean().item() if along_one else 0.0
+    rest, scale = g - one - hat * along_x, f.scale_of(g)
+
+    def lines(form):
+        mean, product = form(r"\operatorname{mean}", "mean"), form(r"(g \odot \hat{x})", "(g·x̂)")
+        left = "g" + f" - {mean}(g)" * along_one + form(r" - \hat{x}\, ", " - x̂·") + mean + product
+        rows = [
+            (form(r"g = \gamma \odot dy", "g = γ·dy"), form.row(g, digits)),
+            (form(r"\hat{x}", "x̂"), form.row(hat, digits)),
+            (f"{mean}(g)", form.number(one, digits, scale)),
+            (mean + product, form.number(along_x, digits, scale)),
+            (left, form.row(rest, digits, scale=scale)),
+            (form(*root[:2]), form.number(root[2], digits)),
+            ("dx", form.row(dx, digits, scale=scale / root[2])),
+        ]
+        return rows if along_one else rows[:2] + rows[3:]
+
+    return equations(lines, dx, width=max(len(name) for name, _ in lines(TEXT)))
 
 
-def _softmax(scores, allowed):
-    exact = any_exact(scores)
-    shift = None
-    if not exact and allowed.any() and np.abs(scores[allowed].astype(float)).max() > LARGEST_SCORE:
-        shift = float(scores[allowed].astype(float).max())
-    exponentials = [0 if not ok else exp(s - shift if shift is not None else s) for s, ok in zip(scores, allowed)]
-    total = sum(exponentials)
-    weights = [e / total if ok else 0 for e, ok in zip(exponentials, allowed)]
-    if not exact:
-        return np.array(weights, dtype=float), np.array(exponentials, dtype=float), float(total), shift
-    return np.array(weights, dtype=object), exponentials, total, shift
+# ---- what may come in
 
 
-def _softmax_cells(k, scores, allowed, weights, exponentials, total, shift, digits, scale) -> list[str]:
-    if not allowed[k]:
-        return [r"-\infty", "0", "0"]
-    s = f.latex(scores[k], digits, scale)
-    power = s if shift is None else f"{s} - {f.factor_latex(shift, digits, scale)}"
-    e = f.latex(f.decimal_of(exponentials[k]), digits, 0.0)
-    approx = r" \approx " if f.is_exact(exponentials[k]) and not exponentials[k].is_Integer else " = "
-    if f.is_exact(weights[k]):
-        quotient = rf"\frac{{{f.latex(exponentials[k])}}}{{{f.latex(total)}}} \approx {f.latex(f.decimal_of(weights[k]), digits, 0.0)}"
-    else:
-        quotient = rf"{e} / {f.latex(total, digits, 0.0)} = {f.latex(weights[k], digits, 0.0)}"
-    return [s, f"e^{{{power}}}{approx}{e}", quotient]
+def row(values, name) -> np.ndarray:
+    values = f.as_array(values, name)
+    values = values if values.dtype.kind == "f" else f.as_floats(values, name)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"{name} had shape {values.shape}; it must be one row with at least one entry (pick one: scores[0, 0, i])")
+    return values
 
 
-def _softmax_plain(k, scores, allowed, weights, exponentials, total, shift, digits, scale) -> list[str]:
-    if not allowed[k]:
-        return ["-∞", "0", "0"]
-    e = f.text(f.decimal_of(exponentials[k]), digits, 0.0)
-    total = f.text(f.decimal_of(total), digits, 0.0)
-    return [f.text(scores[k], digits, scale), e, f"{e} / {total} = {f.text(f.decimal_of(weights[k]), digits, 0.0)}"]
+def like(values, x, name, default) -> np.ndarray:
+    """A row as long as x and of its dtype, filled with the default where none is given."""
+    values = np.full(len(x), default) if values is None else row(values, name)
+    if len(values) != len(x):
+        raise ValueError(f"{name} had {len(values)} entries; it must have {len(x)}, one for each entry of x")
+    return values.astype(x.dtype)
 
 
-def _log_probabilities(values, given):
-    if given == "probabilities":
-        if min(f.decimal_of(v) for v in values) <= 0 or abs(f.decimal_of(sum(values)) - 1) > 1e-6:
-            raise ValueError('scores held probabilities that are not positive or do not sum to 1; pass logits with given="logits"')
-        return values, [log(v) for v in values]
-    if any_exact(values):
-        exponentials = [exp(v) for v in values]
-        total = sum(exponentials)
-        return [e / total for e in exponentials], [v - log(total) for v in values]
-    values = values.astype(float)
-    log_p = values - values.max() - math.log(np.exp(values - values.max()).sum())
-    return np.exp(log_p), log_p
+def only_finite(values, name):
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} held a number that is not finite; it must be finite (use the mask for -∞)")
 
 
-def _smoothed(target, smoothing, classes):
-    return [(1 - smoothing) * int(c == target) + smoothing / classes for c in range(classes)]
-
-
-# --- what may come in
+def norm_inputs(x, gamma, beta=None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x = row(x, "x")
+    only_finite(x, "x")
+    return x, like(gamma, x, "gamma", 1), like(beta, x, "beta", 0)
 
 
 def _mask(mask, n) -> np.ndarray:
@@ -247,22 +281,13 @@ def _mask(mask, n) -> np.ndarray:
     return mask
 
 
-def _row_labels(argument, labels, n) -> list:
-    if labels is None:
-        return list(range(n))
-    labels = list(labels)
+def _labels(argument, labels, n) -> list:
+    labels = list(range(n) if labels is None else labels)
     if len(labels) != n:
         raise ValueError(f"{argument} had {len(labels)} entries; there must be {n}")
     return labels
 
 
-def _target(target, classes) -> int:
-    if isinstance(target, (bool, np.bool_)) or not isinstance(target, (int, np.integer)):
-        raise ValueError(f"target was {target!r}; it must be one whole number")
-    if not 0 <= target < classes:
-        raise IndexError(f"target was {int(target)}; it must lie from 0 to {classes - 1}")
-    return int(target)
-
-
-def _of_n(picked, n) -> str:
-    return f" of all {n}" if GAP in picked else ""
+def _sum_label(form, picked, n) -> str:
+    label = "sum" + (f" of all {n}" if GAP in picked else "")
+    return form(rf"\text{{{label}}}", label)

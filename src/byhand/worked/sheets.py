@@ -5,7 +5,8 @@ from typing import Any
 
 from byhand.worked import formatting as f
 from byhand.worked.display import Written, array
-from byhand.worked.matrices import matrix_latex, matrix_text, shape_latex, shape_text
+from byhand.worked.formatting import LATEX, TEXT
+from byhand.worked.matrices import write_matrix, write_shape
 
 
 def sheet(rows: Sequence[tuple[str, Any, Any]], digits: int = 3, limit: int | None = 4) -> Written:
@@ -24,8 +25,8 @@ def sheet(rows: Sequence[tuple[str, Any, Any]], digits: int = 3, limit: int | No
             raise ValueError(f"rows held {row!r}; each must be (name, value, gradient)")
         name, value, gradient = row
         value = _one(f.as_array(value, name), name)
-        table.append([f.name_latex(name), shape_latex(value.shape), _cell(value, digits, limit)])
-        lines = [f"{f.name_text(name)} {shape_text(value.shape)}", _indented("value", value, digits, limit)]
+        table.append([f.name_latex(name), write_shape(LATEX, value.shape), _cell(LATEX, value, digits, limit)])
+        lines = [f"{f.name_text(name)} {write_shape(TEXT, value.shape)}", _indented("value", value, digits, limit)]
         if gradient is None:
             table[-1].append(r"\text{-}")
             lines.append("  gradient  -")
@@ -33,7 +34,7 @@ def sheet(rows: Sequence[tuple[str, Any, Any]], digits: int = 3, limit: int | No
             gradient = _one(f.as_array(gradient, name), name)
             if gradient.shape != value.shape:
                 raise ValueError(f"rows: the gradient of {name} had shape {gradient.shape}; it must have the value's shape {value.shape}")
-            table[-1].append(_cell(gradient, digits, limit))
+            table[-1].append(_cell(LATEX, gradient, digits, limit))
             lines.append(_indented("gradient", gradient, digits, limit))
         plain += lines
     return Written("\n".join(plain), array(table, "l|c|c|c", rules=tuple(range(1, len(table)))))
@@ -47,13 +48,12 @@ def _one(values, name):
     return values
 
 
-def _cell(values, digits, limit) -> str:
+def _cell(form, values, digits, limit) -> str:
     if values.ndim == 0:
-        return f.latex(values[()], digits)
-    return matrix_latex(values, None, None, digits, f.scale_of(values), limit)
+        return form.number(values[()], digits)
+    return write_matrix(form, values, digits, f.scale_of(values), limit)
 
 
 def _indented(label, values, digits, limit) -> str:
-    shown = f.text(values[()], digits) if values.ndim == 0 else matrix_text(values, None, None, digits, f.scale_of(values), limit)
-    first, *others = shown.splitlines()
+    first, *others = _cell(TEXT, values, digits, limit).splitlines()
     return "\n".join([f"  {label.ljust(8)}  {first}", *(" " * 12 + line for line in others)])

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from byhand.worked import formatting as f
-from byhand.worked.display import Written, aligned
-from byhand.worked.matrices import entry_name, matrix, matrix_latex, matrix_product, named_with_shape, non_empty, shape_text
+from byhand.worked.display import Written, both, equations, stacked
+from byhand.worked.matrices import entry_name, matrix, matrix_product, named_with_shape, non_empty, product_lines, write_matrix
 from byhand.worked.verdicts import agreement
 
 
@@ -19,10 +19,7 @@ def number(value: Any, name: str | None = None, digits: int = 3, exact: Any = No
     if exact is not None:
         agreement(value, exact, names=("value", "exact"))
         value = exact
-    text, latex = f.with_decimal(value, digits, "text"), f.with_decimal(value, digits)
-    if name is not None:
-        text, latex = f"{f.name_text(name)} = {text}", f"{f.name_latex(name)} = {latex}"
-    return Written(text, latex, value=value)
+    return both(lambda form: (f"{form.name(name)} = " if name is not None else "") + form.decimal(value, digits), value)
 
 
 def sum_of_terms(
@@ -57,13 +54,19 @@ def product_entry(
     x, g = _rows(x, "x"), _rows(g, "g")
     if len(x) != len(g):
         raise ValueError(f"x had {len(x)} rows and g had {len(g)}; they must have as many")
-    transposed = names[1] + "^T" if "\\" not in names[1] and "{" not in names[1] else rf"{names[1]}^\top"
-    worked = matrix_product(x.T, g, (names[0], transposed, names[2]), entry, digits, limit)
-    d, a, b = (entry_name(n, ("i", "j")) if k == 0 else entry_name(n, ("t", "ij"[k - 1])) for k, n in enumerate(names))
-    rule = rf"{d} &= \sum_{{t}} {a}\, {b}"
-    rule_text = f"{f.name_text(names[0])}[i, j] = Σ_t {f.name_text(names[1])}[t, i]·{f.name_text(names[2])}[t, j]"
-    latex = worked.latex.replace("\\begin{aligned}\n", "\\begin{aligned}\n" + rule + " \\\\\n", 1)
-    return Written(f"{rule_text}\n{worked.text}", latex, value=worked.value)
+    names = (names[0], _transposed(names[1]), names[2]), names
+    whole = product_lines(x.T, g, names[0], entry, f.checked_digits(digits), limit)
+
+    def lines(form):
+        d, a, b = (entry_name(form, name, place) for name, place in zip(names[1], (("i", "j"), ("t", "i"), ("t", "j"))))
+        yield d, form(rf"\sum_{{t}} {a}\, {b}", f"Σ_t {a}·{b}")
+        yield from whole(form)
+
+    return equations(lines, x.T @ g)
+
+
+def _transposed(name):
+    return name + "^T" if "\\" not in name and "{" not in name else rf"{name}^\top"
 
 
 def outer_product(u: Any, v: Any, names: tuple[str, str, str] = ("dW", "u", "v"), entry: tuple[int, int] | str | None = None, digits: int = 3) -> Written:
@@ -71,8 +74,7 @@ def outer_product(u: Any, v: Any, names: tuple[str, str, str] = ("dW", "u", "v")
     u, v = f.as_array(u, "u"), f.as_array(v, "v")
     if u.ndim != 1 or v.ndim != 1:
         raise ValueError(f"u had shape {u.shape} and v had shape {v.shape}; each must be one vector")
-    transposed = names[1] + "^T" if "\\" not in names[1] and "{" not in names[1] else rf"{names[1]}^\top"
-    return matrix_product(u.reshape(-1, 1), v.reshape(1, -1), (names[0], transposed, names[2]), entry, digits)
+    return matrix_product(u.reshape(-1, 1), v.reshape(1, -1), (names[0], _transposed(names[1]), names[2]), entry, digits)
 
 
 def _sum_at(labels, arrays, total, name, entry, digits) -> Written:
@@ -84,27 +86,32 @@ def _sum_at(labels, arrays, total, name, entry, digits) -> Written:
     if np.ndim(whole):
         raise ValueError(f"entry was {entry}; it must have {total.ndim} indices, one for each axis of shape {total.shape}")
     scale = max(f.scale_of(array) for array in arrays)
-    terms = [rf"\underbrace{{{f.factor_latex(part, digits, scale)}}}_{{{f.label_latex(label)}}}" for label, part in zip(labels, parts)]
-    plain = [f"{f.factor_text(part, digits, scale)} ({label})" for label, part in zip(labels, parts)]
-    left, left_text = (entry_name(name, entry), entry_name(name, entry, "text")) if entry else (f.name_latex(name), f.name_text(name))
-    text = f"{left_text} = {' + '.join(plain)} = {f.text(whole, digits, scale)}"
-    return Written(text, f"{left} = {' + '.join(terms)} = {f.latex(whole, digits, scale)}", value=whole)
+
+    def written(form):
+        terms = [(form.factor(part, digits, scale), form.label(label)) for label, part in zip(labels, parts)]
+        sum_of = " + ".join(form(rf"\underbrace{{{part}}}_{{{label}}}", f"{part} ({label})") for part, label in terms)
+        left = entry_name(form, name, entry) if entry else form.name(name)
+        return f"{left} = {sum_of} = {form.number(whole, digits, scale)}"
+
+    return both(written, whole)
 
 
 def _whole_sum(labels, arrays, total, name, digits, limit) -> Written:
     scale = max(f.scale_of(array) for array in arrays)
 
-    def write(array):
-        return matrix_latex(array, None, None, digits, scale, limit)
+    def lines(form):
+        left = named_with_shape(form, name, total.shape)
+        if not form.is_latex:  # each matrix by its own scale
+            whole = [matrix(array, digits=digits, limit=limit).text for array in (*arrays, total)]
+            terms = [f"{'+ ' if k else '  '}{label}:\n{shown}" for k, (label, shown) in enumerate(zip(labels, whole))]
+            yield from [f"{left} =", *terms, "=", whole[-1]]
+            return
+        for k, (label, array) in enumerate(zip(labels, arrays)):
+            start = r"&\quad + " if k else f"{left} &= "
+            yield f"{start}{write_matrix(form, array, digits, scale, limit)} && {form.label(label)}"
+        yield rf"&= {write_matrix(form, total, digits, scale, limit)}"
 
-    lines, text = [], []
-    for k, (label, array) in enumerate(zip(labels, arrays)):
-        left = f"{named_with_shape(name, total.shape)} &= " if k == 0 else r"&\quad + "
-        lines.append(rf"{left}{write(array)} && {f.label_latex(label)}")
-        text.append(f"{'  ' if k == 0 else '+ '}{label}:\n{matrix(array, digits=digits, limit=limit).text}")
-    lines.append(rf"&= {write(total)}")
-    text = [f"{f.name_text(name)} {shape_text(total.shape)} =", *text, "=", matrix(total, digits=digits, limit=limit).text]
-    return Written("\n".join(text), aligned(lines) if len(lines) > 1 else lines[0], value=total)
+    return stacked(lines, total)
 
 
 def _rows(values, name) -> np.ndarray:

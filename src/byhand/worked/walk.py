@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from byhand.check.measure import difference
 from byhand.worked import formatting as f
-from byhand.worked.display import Written, aligned, array
-from byhand.worked.matrices import matrix_latex, matrix_text, shape_latex, shape_text
+from byhand.worked.display import Written, array, stacked
+from byhand.worked.matrices import write_matrix, write_shape
 from byhand.worked.sums import sum_of_terms
-from byhand.worked.verdicts import difference
 
 BOUND = 1e-12
 
@@ -152,15 +152,19 @@ def _full(name, place, names):
 
 def _one_above_another(values, symbol, digits) -> Written:
     """Each case's matrix, or one for each head beside one another."""
-    lines, text = [], [f.name_text(symbol)] if symbol else []
-    for k, (case, value) in enumerate(values.items()):
-        value = _matrix(value)
-        panels = [value] if value.ndim < 3 else list(value)
-        written = r"\;\; ".join(matrix_latex(panel, None, None, digits, f.scale_of(value), None) for panel in panels)
-        label = rf"\underset{{{shape_latex(value.shape)}}}{{{f.label_latex(case)}}}"
-        lines.append(rf"{f.name_latex(symbol) + ':' if symbol and k == 0 else ''} \quad {label} &\;\; {written}")
-        text += [f"{case} {shape_text(value.shape)}", *(matrix_text(panel, None, None, digits, f.scale_of(value), None) for panel in panels)]
-    return Written("\n".join(text), aligned(lines), value=values)
+
+    def lines(form):
+        if symbol and not form.is_latex:
+            yield form.name(symbol)
+        for k, (case, value) in enumerate(values.items()):
+            value = _matrix(value)
+            shape, scale = write_shape(form, value.shape), f.scale_of(value)
+            panels = [write_matrix(form, panel, digits, scale, None) for panel in ([value] if value.ndim < 3 else value)]
+            left = f"{form.name(symbol)}:" if symbol and k == 0 else ""
+            shown = form(r"\;\; ", "\n").join(panels)
+            yield form(rf"{left} \quad \underset{{{shape}}}{{{form.label(case)}}} &\;\; {shown}", f"{case} {shape}\n{shown}")
+
+    return stacked(lines, values)
 
 
 def _matrix(value):
