@@ -3,15 +3,14 @@
 import numpy as np
 
 from byhand import toy
-from byhand.numpy import linear, loss, softmax, transformer
+from byhand.numpy import loss, softmax, transformer
 
 from . import as_stated, claim, claims, extra
-from .samples import draw, largest, value
+from .samples import value
 
 SELF, CROSS = "decoder.0.self_attention", "decoder.0.cross_attention"
 
 
-# ---- masked self-attention ----
 # ---- cross-attention ----
 @claim("d1-cross-scored-position", holds=lambda found: found["target_at_scored_position"] == "am")
 def scored_position():
@@ -48,11 +47,3 @@ def why_the_final_row_is_impossible():
         "exact_p": softmax.softmax(out.logits)[0][0, 1],
         "exact_cross_entropy": loss.cross_entropy(out.logits, case.targets, reduction="last")[0],
     }
-
-
-# ---- vocabulary ----
-@claim("d1-vocab-formula")
-def logits_formula():
-    h, w, b = draw(1, 2, 4), draw(4, 5), draw(5)
-    sums = [[[sum(h[0, t, i] * w[i, j] for i in range(4)) + b[j] for j in range(5)] for t in range(2)]]
-    return largest(linear.linear(h, w, b)[0] - sums)

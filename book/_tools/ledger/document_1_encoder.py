@@ -8,7 +8,7 @@ import numpy as np
 from byhand import toy
 from byhand.numpy import attention, feed_forward, linear, transformer
 
-from . import claim, extra
+from . import claim, extra, named
 from .samples import draw, largest, plain_attention, plain_feed_forward, value
 
 HEAD = "encoder.0.self_attention"
@@ -16,10 +16,11 @@ HEAD = "encoder.0.self_attention"
 
 # ---- queries, keys, values ----
 @claim("d1-qkv-projection-formula")
-def projection_formula():
-    x, w = draw(2, 3, 4), draw(4, 5)
-    sums = [[[sum(x[b, t, i] * w[i, j] for i in range(4)) for j in range(5)] for t in range(3)] for b in range(2)]
-    return largest(linear.linear(x, w)[0] - sums)
+@claim("d1-vocab-formula")
+def linear_formula():
+    x, w, b = draw(2, 3, 4), draw(4, 5), draw(5)
+    sums = np.array([[[sum(x[n, t, i] * w[i, j] for i in range(4)) for j in range(5)] for t in range(3)] for n in range(2)])
+    return largest(linear.linear(x, w)[0] - sums, linear.linear(x, w, b)[0] - sums - b)
 
 
 @claim("d1-qkv-attention-formula")
@@ -37,45 +38,25 @@ def attention_formula():
     return largest(y - mixed, plain_attention(q, k, v) - mixed)
 
 
-# ---- scores, weights, mixture ----
 # ---- add & norm: the formulas on the padded, batched example, where nothing is symmetric ----
-def rows_into_norm_1():
-    return value("toy.generic:encoder.input") + value("toy.generic:encoder.0.self_attention.out")
-
-
 def generic_norm_1(name):
     return value(f"toy.generic:encoder.0.norm_1.{name}")
 
 
+@named
 def mean_by_hand(x):
     return np.array([[[sum(row) / len(row)] for row in sequence] for sequence in x.tolist()])
 
 
+@named
 def variance_by_hand(x):
     mean = mean_by_hand(x)
     return np.array([[[sum((v - m[0]) ** 2 for v in row) / len(row)] for row, m in zip(s, ms, strict=True)] for s, ms in zip(x, mean, strict=True)])
 
 
-@claim("d1-ln-residual-formula")
-def post_norm():
-    x = rows_into_norm_1()
-    normalised = (x - mean_by_hand(x)) / np.sqrt(variance_by_hand(x) + value("toy.generic:config.eps"))
-    return largest(value("toy.generic:encoder.0.residual_1") - x, generic_norm_1("out") - generic_norm_1("gamma") * normalised - generic_norm_1("beta"))
-
-
-@claim("d1-ln-mean-formula")
-def mean_formula():
-    return largest(generic_norm_1("mean") - mean_by_hand(rows_into_norm_1()))
-
-
-@claim("d1-ln-var-formula")
-def variance_formula():
-    return largest(generic_norm_1("var") - variance_by_hand(rows_into_norm_1()))
-
-
 @claim("d1-ln-output-formula")
 def output_formula():
-    x = rows_into_norm_1()
+    x = value("toy.generic:encoder.0.residual_1")
     by_hand = np.empty(x.shape)
     for b, t, i in np.ndindex(x.shape):
         mean, var = mean_by_hand(x)[b, t, 0], variance_by_hand(x)[b, t, 0]

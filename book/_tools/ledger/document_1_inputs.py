@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from byhand import Config
-from byhand.numpy import attention, embedding, norm, optimizer, position
+from byhand.numpy import attention, embedding, norm, optimizer
 
-from . import claim
+from . import claim, named
 from .samples import draw, largest, value
 
 BASE = Config(d_model=512, n_heads=8, d_ff=2048, n_layers=6, source_vocab=37000, target_vocab=37000)
@@ -54,15 +54,6 @@ def embedding_formula():
 
 
 # ---- positions ----
+@named
 def by_formula(function, length, d):
-    return [[function(pos / 10000 ** (2 * i / d)) for i in range(d // 2)] for pos in range(length)]
-
-
-@claim("d1-pe-formula-even")
-def even_channels():
-    return largest(position.sinusoidal(7, 6)[:, 0::2] - by_formula(math.sin, 7, 6))
-
-
-@claim("d1-pe-formula-odd")
-def odd_channels():
-    return largest(position.sinusoidal(7, 6)[:, 1::2] - by_formula(math.cos, 7, 6))
+    return [[getattr(math, function)(pos / 10000 ** (2 * i / d)) for i in range(d // 2)] for pos in range(length)]

@@ -112,9 +112,9 @@ def lines(
 
 def projections(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5, labels: Sequence | None = None, alt: str | None = None) -> Picture:
     """Layer norm backwards as a picture: the vector g = γ·dy, less its part along 1, less its part along x̂, is what is left (times 1/root: dx)."""
-    x, gamma, beta = norm_inputs(x, gamma)
-    _, cache = layer_norm(x, gamma, beta, eps)
-    normalised, g = cache.normalised, gamma * like(dy, x, "dy", 0)
+    x, gamma, _ = norm_inputs(x, gamma)
+    normalised, _ = layer_norm(x, np.ones_like(x), np.zeros_like(x), eps)
+    g = gamma * like(dy, x, "dy", 0)
     along_one, along_x = np.full(len(x), g.mean()), normalised * (g * normalised).mean()
     parts = {"g = γ · dy": g, "part along 1": along_one, "part along x̂": along_x, "what is left": g - along_one - along_x}
     labels = _labels(labels, len(x))

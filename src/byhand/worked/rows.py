@@ -78,8 +78,8 @@ def layer_norm_row(x: Any, gamma: Any = None, beta: Any = None, eps: float = 1e-
     x, gamma, beta: (n,); γ = 1 and β = 0 unless given. eps ≥ 0. Raises ValueError for a constant row under ε = 0.
     """
     x, gamma, beta = norm_inputs(x, gamma, beta)
-    y, cache = layer_norm(x, gamma, beta, eps)
-    mu, variance, hat = cache.mean.item(), cache.var.item(), cache.normalised
+    hat, y = (layer_norm(x, *gain, eps)[0] for gain in ((np.ones_like(x), np.zeros_like(x)), (gamma, beta)))
+    mu, variance = x.mean(), x.var()
     deviations = np.where(np.abs(x - mu) <= f.LEFTOVER * f.scale_of(x), 0, x - mu)  # a constant row has only leftovers
     digits, scale = f.checked_digits(digits), f.scale_of(x)
     finest = max(1.0, scale / math.sqrt(variance + eps))  # what rounding left of the mean was divided by the root
@@ -107,10 +107,10 @@ def layer_norm_backward_row(dy: Any, x: Any, gamma: Any = None, eps: float = 1e-
     """
     x, gamma, beta = norm_inputs(x, gamma)
     dy = like(dy, x, "dy", 0)
-    _, cache = layer_norm(x, gamma, beta, eps)
-    dx, _ = layer_norm_backward(dy, cache)
-    root = (r"\sqrt{\sigma^2 + \varepsilon}", "√(σ² + ε)", math.sqrt(cache.var.item() + eps))
-    return _norm_backward(gamma * dy, cache.normalised, root, dx, True, digits)
+    dx, _ = layer_norm_backward(dy, layer_norm(x, gamma, beta, eps)[1])
+    hat, _ = layer_norm(x, np.ones_like(x), np.zeros_like(x), eps)
+    root = (r"\sqrt{\sigma^2 + \varepsilon}", "√(σ² + ε)", math.sqrt(x.var() + eps))
+    return _norm_backward(gamma * dy, hat, root, dx, True, digits)
 
 
 def rms_norm_row(x: Any, gamma: Any = None, eps: float = 1e-5, digits: int = 3, limit: int | None = TERMS_SHOWN) -> Written:
@@ -119,8 +119,8 @@ def rms_norm_row(x: Any, gamma: Any = None, eps: float = 1e-5, digits: int = 3, 
     x, gamma: (n,); γ = 1 unless given. eps ≥ 0. Raises ValueError for a row of zeros under ε = 0.
     """
     x, gamma, _ = norm_inputs(x, gamma)
-    y, cache = rms_norm(x, gamma, eps)
-    square, hat = cache.mean_square.item(), cache.normalised
+    hat, y = (rms_norm(x, gain, eps)[0] for gain in (np.ones_like(x), gamma))
+    square = (x * x).mean()
     digits = f.checked_digits(digits)
 
     def lines(form):
@@ -142,10 +142,10 @@ def rms_norm_backward_row(dy: Any, x: Any, gamma: Any = None, eps: float = 1e-5,
     """
     x, gamma, _ = norm_inputs(x, gamma)
     dy = like(dy, x, "dy", 0)
-    _, cache = rms_norm(x, gamma, eps)
-    dx, _ = rms_norm_backward(dy, cache)
-    root = (r"\sqrt{\operatorname{mean}(x^2) + \varepsilon}", "√(mean(x²) + ε)", math.sqrt(cache.mean_square.item() + eps))
-    return _norm_backward(gamma * dy, cache.normalised, root, dx, False, digits)
+    dx, _ = rms_norm_backward(dy, rms_norm(x, gamma, eps)[1])
+    hat, _ = rms_norm(x, np.ones_like(x), eps)
+    root = (r"\sqrt{\operatorname{mean}(x^2) + \varepsilon}", "√(mean(x²) + ε)", math.sqrt((x * x).mean() + eps))
+    return _norm_backward(gamma * dy, hat, root, dx, False, digits)
 
 
 def loss_terms(scores: Any, target: Any, smoothing: float = 0.0, names: Sequence | None = None, digits: int = 3, limit: int | None = SHOWN) -> Written:
