@@ -1,5 +1,7 @@
-"""`python -m benchmarks` runs every measured comparison."""
+"""`python -m benchmarks` runs every measured comparison, and weighs every page."""
 
-from . import step
+from . import pages, step
 
-step.main()
+step.main([])
+print()
+pages.main([])

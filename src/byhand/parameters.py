@@ -6,6 +6,7 @@ import numpy as np
 
 from .config import Config
 
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 
 
@@ -95,8 +96,11 @@ def draw(shapes: dict[str, tuple[int, ...]], seed: int, dtype=np.float64) -> dic
     return {name: start(name, shape).astype(dtype) for name, shape in shapes.items()}
 
 
-def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Raise ValueError for the first unknown, missing, misshapen or non-finite parameter, by name."""
+def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]], half: bool = False) -> None:
+    """Raise ValueError for the first unknown, missing, misshapen or non-finite parameter, by name; and for what check_floats refuses
+
+    half=True lets in half precision and mixtures, as PyTorch's floor does.
+    """
     if not isinstance(params, dict):
         raise ValueError(f"params was {type(params).__name__}; it must be a dict of arrays")
     for name in params:
@@ -115,6 +119,25 @@ def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...
         # A sum of squares is quick; it can overflow, so only the slow look decides.
         if not math.isfinite(np.vdot(value, value)) and not np.isfinite(value).all():
             raise ValueError(f"parameter {name!r} holds a value that is not finite; every entry must be a finite number")
+    if not half:
+        check_floats(params, "parameter {!r}")
+
+
+def check_floats(arrays: dict[str, np.ndarray], called: str = "{}", like: tuple[str, np.dtype] | None = None) -> tuple[str, np.dtype] | None:
+    """Raise ValueError for the first that is not a NumPy array of float32 or float64, or is of another dtype than the first of all.
+
+    Half precision would have sums overflow at 65504 and Adam's ε round to 0; two precisions in one sum are most often a slip. called: how a
+    message names one of them, as "the gradient of {!r}". like: what a call for other arrays of the same operation returned.
+    """
+    for name, value in arrays.items():
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"{called.format(name)} was {type(value).__name__}; it must be a NumPy array")
+        if value.dtype not in FLOATS:
+            raise ValueError(f"{called.format(name)} had dtype {value.dtype}; it must be float32 or float64")
+        like = like or (called.format(name), value.dtype)
+        if value.dtype != like[1]:
+            raise ValueError(f"{called.format(name)} had dtype {value.dtype} and {like[0]} {like[1]}; all arrays of one call must share one")
+    return like
 
 
 def _prefixed(prefix, shapes):

@@ -2,15 +2,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("how", [["-m", "benchmarks"], ["benchmarks/step.py"]])
-def test_the_benchmark_runs_and_reports(how):
-    command = [sys.executable, *how, "--seconds", "0", "--sizes", "toy"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+def test_the_benchmark_runs_and_reports():
+    command = [sys.executable, "benchmarks/step.py", "--seconds", "0", "--sizes", "toy"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     title, heads, toy = done.stdout.splitlines()
     assert "one thread" in title and heads.split() == ["size", "NumPy", "PyTorch", "ratio", "aim", "steps"]

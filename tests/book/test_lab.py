@@ -49,10 +49,10 @@ def lab(root, tmp_path_factory, chromium):
             yield work, address
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(600)
 
 
-def wait_for(address, process, log, seconds=60):
+def wait_for(address, process, log, seconds=600):
     for _ in range(seconds * 4):
         with contextlib.suppress(OSError), urllib.request.urlopen(address + "api"):
             return
@@ -66,7 +66,7 @@ def tab(lab, chromium):
     """A tab that has opened the table of contents, as `make lab` does."""
     _, address = lab
     page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    page.set_default_timeout(90_000)
+    page.set_default_timeout(600_000)
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(f"{error.message}\n{error.stack}"))
     page.goto(f"{address}lab/tree/contents.ipynb?token={TOKEN}")

@@ -82,10 +82,10 @@ def resize(tab, width):
     tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # 'resize' has been heard
 
 
-def settled(tab, look, seconds=3):
-    """What a look at the page finds once the theme's scripts, which wait a little after a resize, have caught up."""
+def settled(tab, look):
+    """What a look at the page finds once the theme's scripts, which wait a little after a resize, have caught up: nothing, or after a minute a fault."""
     with contextlib.suppress(TimeoutError):
-        tab.wait_for_function(f"() => ({look})().length === 0", timeout=seconds * 1000)
+        tab.wait_for_function(f"() => ({look})().length === 0", timeout=60_000)
     return tab.evaluate(look)
 
 

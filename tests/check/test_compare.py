@@ -196,5 +196,62 @@ def test_a_part_called_twice_is_numbered():
 def test_what_cannot_be_watched_or_has_no_gradients():
     with pytest.raises(ValueError, match="module was dict; it must be a torch.nn.Module"), check.watch({}):
         pass
-    with pytest.raises(ValueError, match="mine was a module without gradients"):
+    with pytest.raises(ValueError, match="mine was without gradients: none arrived at any parameter"):
         check.compare(torch.nn.Linear(2, 2), {"weight": np.zeros((2, 2))})
+
+
+class _Attention(torch.nn.Module):
+    def __init__(self, cut):
+        super().__init__()
+        self.cut = cut
+        for name in "qkvo":
+            setattr(self, name, torch.nn.Linear(6, 6, bias=False, dtype=torch.float64))
+
+    def forward(self, x):
+        a = torch.softmax(self.q(x) @ self.k(x).transpose(-1, -2) / 6**0.5, -1)
+        return self.o((a.detach() if self.cut else a) @ self.v(x))
+
+
+def _after_backward(*models):
+    x, w = torch.randn(2, 2, 4, 6, dtype=torch.float64)
+    for model in models:
+        model.load_state_dict(models[0].state_dict())
+        (model(x) * w).sum().backward()
+    return models
+
+
+def test_a_parameter_that_got_no_gradient_is_a_difference():
+    torch.manual_seed(0)
+    right, cut = _after_backward(_Attention(False), _Attention(True))
+    report = check.compare(cut, right)
+    assert not report and [row.name for row in report.failures] == ["q.weight", "k.weight"]
+    assert "no gradient arrived in mine, but at v.weight, o.weight" in report.first.how and report.title.startswith("2 of 4 stages differ")
+    assert "in the reference" in check.compare(right, cut).first.how
+    both = check.compare(cut, cut)
+    assert both and both["q.weight"].holds is None and both.title == "2 stages agree within 1e-9; 2 left open"
+    grads = {name: p.grad for name, p in right.named_parameters()}
+    assert [row.name for row in check.compare(grads | {"v.weight": None}, right).failures] == ["v.weight"]
+    renamed = {f"my.{name}": value for name, value in grads.items()}
+    assert [row.name for row in check.compare(cut, renamed).failures] == ["my.q.weight", "my.k.weight"]
+
+
+def test_backward_that_reached_nothing_is_said_so():
+    right = torch.nn.Linear(3, 3)
+    mine = torch.nn.Linear(3, 3)
+    x = torch.randn(2, 3)
+    right(x).sum().backward()
+    mine(x).detach().requires_grad_().sum().backward()
+    with pytest.raises(ValueError, match=r"mine was without gradients: none arrived at any parameter \(weight, bias\).*or the graph is cut"):
+        check.compare(mine, right)
+    with pytest.raises(ValueError, match="reference was without gradients"):
+        check.compare(right, mine)
+
+
+def test_below_the_floor_only_the_arrays_own_size_counts():
+    small = np.array([1e-13, 2e-13])
+    report = check.compare({"w": np.zeros(2)}, {"w": small})
+    assert not report and not report.failures and report["w"].holds is None and report.title == "no stage agrees within 1e-9; 1 left open"
+    assert check.compare({"w": small}, {"w": small * (1 + 1e-12)}).title == "1 stage agrees within 1e-9"
+    assert check.compare({"w": np.zeros(2)}, {"w": np.zeros(2)})
+    assert "2 times" in check.compare({"w": 2e-4 * np.ones(2)}, {"w": 1e-4 * np.ones(2)}).first.how
+    assert "2 times" not in check.compare({"w": np.array([2e-10, 2.1e-10])}, {"w": np.array([1e-10, 1e-10])}).title

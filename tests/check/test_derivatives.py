@@ -93,3 +93,61 @@ def test_what_cannot_be_meant():
         check.gradient_check(lambda v: 0.0, {"a": x}, {"a": x, "b": x})
     with pytest.raises(ValueError, match=r"the gradient of 'x' had shape \(3,\); it must be \(2,\)"):
         check.gradient_check(_cubic, x, np.ones(3))
+
+
+def test_the_function_gets_copies():
+    kept = np.ones(3)
+
+    def f(p):
+        p["b"] *= 1.5
+        p["w"] += 1.0
+        return float(2 * p["w"].sum())
+
+    assert check.gradient_check(f, {"w": np.ones(3), "b": kept}, {"w": np.full(3, 2.0), "b": np.zeros(3)})
+    assert kept.tolist() == [1, 1, 1]
+
+    def squares(x):
+        x *= x
+        return float(x.sum())
+
+    assert check.gradient_check(squares, np.array([1.0, 2.0]), np.array([2.0, 4.0]), order=4)
+    assert check.central_difference(squares, np.array([1.0, 2.0]), 1) == pytest.approx(4)
+
+
+def test_a_gradient_below_the_floor_is_left_open():
+    def f(x):
+        return 1e-10 * float((x**2).sum())
+
+    report = check.gradient_check(f, np.ones(3), np.zeros(3))
+    assert not report and not report.failures and "1 left open, too small to tell" in report.title
+    both = check.gradient_check(lambda p: f(p["a"]) + _cubic(p["b"]), {"a": np.ones(3), "b": np.ones(2)}, {"a": np.zeros(3), "b": np.full(2, 3.0)})
+    assert both and both["a"].holds is None and "1 agrees within 1e-6, 1 left open, too small to tell" in both.title
+    unused = check.gradient_check(lambda p: _cubic(p["b"]), {"a": np.ones(3), "b": np.ones(2)}, {"a": np.zeros(3), "b": np.full(2, 3.0)})
+    assert unused and unused["a"].holds  # it must be 0, and is exactly 0 on both sides
+
+
+@pytest.mark.parametrize("along", ["entries", "directions"])
+def test_a_function_that_never_moves_checks_nothing(along):
+    def f(x):  # 1 for every row, up to rounding
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return (e / e.sum(-1, keepdims=True)).sum()
+
+    x = np.random.default_rng(0).normal(size=(3, 5))
+    for wrong in (np.zeros((3, 5)), np.full((3, 5), 1e-16)):
+        report = check.gradient_check(f, x, wrong, along)
+        assert not report and "nothing was checked" in report.title and all(row.holds is None for row in report.rows)
+        with pytest.raises(AssertionError, match="nothing was checked"):
+            report.require()
+    assert check.gradient_check(f, x, np.ones((3, 5)), along).failures  # a gradient of 1 is wrong all the same
+
+
+def test_tensors_and_counts():
+    import torch
+
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert check.gradient_check(_cubic, x, 3 * x**2) and check.numerical_gradient(_cubic, x).shape == (2,)
+    for count in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match=f"count was {count}; it must be a whole number of at least 1"):
+            check.gradient_check(_cubic, np.ones(3), np.zeros(3), count=count)
+    with pytest.raises(ValueError, match="the gradient of 'x' was str"):
+        check.gradient_check(_cubic, np.ones(3), "none")

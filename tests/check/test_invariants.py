@@ -254,3 +254,21 @@ def test_a_mask_forgotten_in_pytorch_is_named():
 def test_what_is_no_module():
     with pytest.raises(ValueError, match="module was dict; it must be a torch.nn.Module"):
         check.TorchModel({})
+
+
+def test_code_that_writes_into_its_arguments_touches_nothing_of_the_callers():
+    case = toy.lively()
+    kept = {name: value.copy() for name, value in case.params.items()}
+
+    def forward(params, config, source, decoder_input, source_lengths=None, target_lengths=None):
+        own = {name: value.copy() for name, value in params.items()}
+        out = transformer.forward(own, config, source.copy(), decoder_input.copy(), source_lengths, target_lengths)
+        source[:], decoder_input[:] = 0, 0
+        for value in params.values():
+            value *= 2
+        return out
+
+    tokens = case.source.copy(), case.decoder_input.copy()
+    check.invariants(case.params, case.config, case, forward).require()
+    assert all((case.params[name] == value).all() for name, value in kept.items())
+    assert (case.source == tokens[0]).all() and (case.decoder_input == tokens[1]).all()

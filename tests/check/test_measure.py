@@ -16,7 +16,7 @@ def test_the_place_is_where_it_is_worst():
     a, b = np.zeros((2, 3)), np.zeros((2, 3))
     a[0, 1], a[1, 2], b[1, 2] = 1, 5, 2
     found = check.difference(a, b)
-    assert found == (0.6, (1, 2), (5.0, 2.0))
+    assert found == (0.6, (1, 2), (5.0, 2.0), 5.0)
 
 
 def test_the_worst_of_a_dict_counts():
@@ -55,3 +55,16 @@ def test_a_tensor_and_a_sympy_matrix_are_arrays_too():
 def test_what_cannot_be_compared(a, b, words):
     with pytest.raises(ValueError, match=words):
         check.agreement(a, b)
+
+
+def test_what_the_floor_alone_would_let_pass_is_too_small_to_tell():
+    def holds(a, b, bound=1e-9):
+        return check.difference(a, b).holds(bound)
+
+    assert holds([1.0, 0.0], [1.0, 1e-13]) is True  # small entries of an array that is not small
+    assert holds([0.0], [1e-13]) is None and holds([2e-13], [1e-13]) is None and holds([1e-10], [0.0], 1e-6) is None
+    assert holds([0.0, 0.0], [0.0, 0.0]) is True  # a gradient that must be 0, exactly so on both sides
+    assert holds([1e-7], [1e-7 * (1 + 1e-12)]) is True  # by their own size too
+    assert holds([1e-7], [1e-7 * (1 + 1e-6)]) is None
+    assert holds([1e-3], [1e-3 * (1 + 1e-6)]) is False and holds([1e-10], [0.0]) is False
+    assert holds([np.nan], [1.0]) is False and holds([np.nan], [0.0]) is False

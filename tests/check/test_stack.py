@@ -321,3 +321,48 @@ def test_another_product_is_named():
 def test_activations_that_are_missing():
     with pytest.raises(ValueError, match="activations held no 'block.0.attention.q'"):
         check.head_shapes({}, CASE.params, CASE.config)
+
+
+def test_isolation_gives_the_model_copies_of_the_tokens():
+    tokens, table = np.array([[1, 2, 3], [4, 5, 6]]), np.random.default_rng(0).normal(size=(7, 4))
+
+    def run(tokens):
+        hidden = table[tokens].cumsum(axis=1)
+        tokens[:] = 0
+        return hidden @ table.T
+
+    assert check.causal_isolation(run, tokens, 7).require() and tokens.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize("hand", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("point", [0.0, 3e-6, -1.5e-5])
+def test_a_kink_is_left_open_on_its_corner_and_beside_it(hand, point):
+    x, gradient = np.array([point, 2.0]), np.array([hand, 1.0])
+    report = check.derivative_agreement(lambda p: np.maximum(p["x"], 0).sum() * 1.0, {"x": x}, {"x": gradient})
+    assert report["x"].holds is None and "left open" in report["x"].verdict
+    smooth = check.derivative_agreement(lambda p: (p["x"] ** 3).sum(), {"x": x}, {"x": 3 * x**2})
+    assert smooth["x"].holds
+
+
+def test_a_loss_that_does_not_move_or_gradients_below_the_floor_are_no_pass():
+    w, dw = np.ones(3), np.zeros(3)
+    still = check.derivative_agreement(lambda p: np.float64(3.0), {"w": w}, {"w": dw})
+    assert not still and "nothing was checked" in still.title
+    small = check.derivative_agreement(lambda p: 1e-10 * (p["w"] ** 2).sum(), {"w": w}, {"w": dw})
+    assert not small.failures and small["w"].holds is None and "too small to tell" in small["w"].verdict
+    wrong = check.derivative_agreement(lambda p: np.float64(3.0), {"w": w}, {"w": w})
+    assert wrong.failures
+    with pytest.raises(ValueError, match="count was 0"):
+        check.derivative_agreement(lambda p: np.float64(3.0), {"w": w}, {"w": dw}, count=0)
+
+
+def test_the_loss_gets_copies():
+    params = {"w": np.ones(3), "b": np.ones(2)}
+
+    def loss(p):
+        p["b"] *= 2
+        p["w"] *= p["w"]
+        return p["w"].sum()
+
+    check.derivative_agreement(loss, params, {"w": np.full(3, 2.0), "b": np.zeros(2)}).require()
+    assert params["w"].tolist() == [1, 1, 1] and params["b"].tolist() == [1, 1]

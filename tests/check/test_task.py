@@ -75,3 +75,23 @@ def test_cases_that_cannot_be_asked(cases):
 def test_long_requests_are_cut_in_the_table():
     report = check.task_evaluation(lambda r: "no", [{"request": "why " * 40, "expected": "so"}])
     assert len(report.rows[1].where) < 60 and "…" in report.rows[1].where
+
+
+def test_a_request_that_is_used_up_is_whole_again():
+    cases = [{"request": [1, 2, 3], "expected": 6}, {"request": {"a": [1]}, "expected": 1}]
+
+    def answer(request):
+        if isinstance(request, dict):
+            return request["a"].pop()
+        total = 0
+        while request:
+            total += request.pop()
+        return total
+
+    def judge(case, response):
+        wanted = case.pop("expected")
+        return "" if response == wanted else "wrong"
+
+    first = check.task_evaluation(answer, cases, judge)
+    assert first.require() and check.task_evaluation(answer, cases, judge, before=first).require()
+    assert cases == [{"request": [1, 2, 3], "expected": 6}, {"request": {"a": [1]}, "expected": 1}]

@@ -36,3 +36,8 @@ def test_a_wrong_gradient_is_seen_by_all_three(monkeypatch):
 def test_unknown_parameter():
     with pytest.raises(ValueError, match="'output.c'"):
         check.four_witnesses(toy.lively(), ["output.c"])
+
+
+def test_a_gradient_that_must_be_0_is_0_for_sympy_and_too_small_for_the_others():
+    row = check.four_witnesses(toy.document(), ["encoder.0.feed_forward.b_2"])["encoder.0.feed_forward.b_2"]
+    assert row.holds is None and row.verdicts[-1] == "0 within 1e-15" and row.verdicts[1] == "too small to tell"

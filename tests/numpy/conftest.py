@@ -62,7 +62,11 @@ def prove_operation(forward, backward, by_pytorch, inputs, seed):
     right, right_grads = autograd(by_pytorch, inputs, dy)
     assert agreement(y, right) < PYTORCH
     assert agreement(grads, right_grads) < PYTORCH
-    gradient_check(lambda values: (forward(**values)[0] * dy).sum(), inputs, grads, bound=DIFFERENCES).require()
+    report = gradient_check(lambda values: (forward(**values)[0] * dy).sum(), inputs, grads, bound=DIFFERENCES)
+    if any(row.by_difference for row in report.rows):
+        report.require()
+    else:  # a softmax of one entry, a ReLU that is shut: nothing moves, and then the gradient must be exactly 0
+        assert not any(grad.any() for grad in grads.values())
 
     single = {name: value.astype(np.float32) for name, value in inputs.items()}
     y_single, cache = forward(**single)

@@ -121,3 +121,18 @@ def test_what_would_travel_into_the_parameters(change, words):
 def test_a_schedule_of_nan(size):
     with pytest.raises(ValueError, match="was nan; it must be at least 1"):
         noam(**({"step": 1, "d_model": 8} | size))
+
+
+def test_half_precision_and_mixtures_are_refused_by_name():
+    half, single, double = (np.ones(3, dtype) for dtype in (np.float16, np.float32, np.float64))
+    with pytest.raises(ValueError, match="parameter 'w' had dtype float16; it must be float32 or float64"):
+        adam({"w": half}, {"w": half})
+    with pytest.raises(ValueError, match="the gradient of 'w' had dtype float32 and parameter 'w' float64; all arrays of one call must share one"):
+        adam({"w": double}, {"w": single})
+    with pytest.raises(ValueError, match="parameter 'v' had dtype float64 and parameter 'w' float32"):
+        adam({"w": single, "v": double}, {"w": single, "v": double})
+    _, state = adam({"w": double}, {"w": double})
+    with pytest.raises(ValueError, match="state.m of 'w' had dtype float64 and parameter 'w' float32"):
+        adam({"w": single}, {"w": single}, state)
+    tiny = np.array([0, 1e-4, 0.5], np.float32)
+    assert np.isfinite(adam({"w": single}, {"w": tiny})[0]["w"]).all()

@@ -171,3 +171,21 @@ def test_what_cannot_be_meant(call, words):
     with pytest.raises(ValueError, match=words):
         call(np.ones(1))
     assert preference.dpo is dpo
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_answer_of_probability_0_adds_nothing(dtype):
+    half, reward = np.array([0.5, 0.5], dtype), np.array([1.0, 0.0], dtype)
+    for gap in (104.0, 750.0, 1e6, np.inf):
+        value, slope = expected_reward(np.array([0, -gap], dtype), half, reward, 0.1)
+        assert value == pytest.approx(1 - 0.1 * np.log(2), rel=1e-7) and np.abs(slope).max() < 1e-40
+    near, _ = expected_reward(np.array([0, -30.0], dtype), half, reward, 0.1)
+    assert near == pytest.approx(1 - 0.1 * np.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "value"), [("reward", np.nan), ("reward", np.inf), ("reference", np.nan)])
+def test_what_is_not_finite_is_named(name, value):
+    given = {"logits": np.zeros(2), "reference": np.array([0.5, 0.5]), "reward": np.zeros(2)}
+    given[name] = np.array([value, 0.5])
+    with pytest.raises(ValueError, match=f"{name} held"):
+        expected_reward(**given, beta=0.1)

@@ -122,3 +122,44 @@ def test_scales_along_the_wrong_axis_and_rows_that_do_not_fit():
         quantized_linear(np.ones((2, 5)), quantize(w))
     with pytest.raises(ValueError, match=r"x had shape \(2, 4\)"):
         quantized_linear(np.ones((2, 4)), quantize(w, axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@given(exponent=st.integers(-1075, 1020), spread=st.integers(0, 40), seed=seeds)
+def test_the_bound_holds_from_the_smallest_numbers_to_the_largest(dtype, exponent, spread, seed):
+    rng = np.random.default_rng(seed)
+    limit = np.finfo(dtype)
+    wide = np.ldexp(rng.normal(size=(3, 8)), exponent - rng.integers(0, spread + 1, (3, 8)))
+    x = np.clip(wide, float(limit.min), float(limit.max)).astype(dtype)
+    for axis in (-1, None):
+        quantized = quantize(x, axis)
+        back = dequantize(quantized)
+        assert (abs(quantized.values.astype(int)) <= 127).all() and np.isfinite(back).all()
+        assert (back * np.sign(x) >= 0).all()  # no sign has turned
+        step = quantized.scale.astype(np.longdouble)
+        rounding = 256 * np.finfo(back.dtype).eps * step + np.finfo(back.dtype).smallest_subnormal
+        assert (abs(x.astype(np.longdouble) - back.astype(np.longdouble)) <= step / 2 + rounding).all()
+        found = error(x, quantized)
+        assert np.isfinite(found).all() and (found.relative > 0) == (found.largest > 0)
+        assert found.relative < (0.02 if axis == -1 and spread == 0 and exponent > -1060 else 1.01)
+
+
+def test_small_numbers_by_hand():
+    halves = quantize(np.array([[1e-5, -2e-6, 5e-6, 1e-6]], np.float16))
+    assert halves.values[0, 0] == 127 and halves.scale.dtype == np.float32 and 0 < error(np.array([[1e-5]], np.float16), halves).largest < 1
+    unit = np.finfo(np.float32).smallest_subnormal
+    small = quantize(np.array([[143 * unit, -71 * unit]], np.float32))
+    assert small.values.tolist() == [[127, -63]] and small.scale.dtype == np.float64
+    unit = np.finfo(np.float64).smallest_subnormal
+    for count in (1, 20, 127, 128, 190, 1000):
+        x = np.array([[count * unit, -unit, 0.0]])
+        quantized = quantize(x)
+        assert (abs(x - dequantize(quantized)) <= quantized.scale / 2).all() and quantized.values.max() > 0
+    largest = np.finfo(np.float64).max
+    assert np.isfinite(dequantize(quantize(np.array([largest, -largest, 1.0])))).all()
+
+
+@pytest.mark.parametrize("x", [[1.0], np.ones(2, int), np.ones(2, np.longdouble), np.ones(0)])
+def test_other_kinds_are_refused(x):
+    with pytest.raises(ValueError, match="x (was|had)"):
+        quantize(x)

@@ -145,3 +145,47 @@ def test_a_generator_must_be_given():
     for rng in (None, 0, np.random):
         with pytest.raises(ValueError, match="it must be a numpy.random.Generator"):
             sample(_logits(0), rng)
+
+
+def test_equal_parts_reach_the_mass_that_they_are():
+    for dtype in (np.float32, np.float64):
+        for vocab in (2, 3, 5, 6, 7, 10, 41, 49, 100, 1000):
+            p = probabilities(np.zeros(vocab, dtype))
+            for kept in {1, vocab // 3, vocab // 2, 7 * vocab // 10, vocab - 1} - {0}:
+                assert np.flatnonzero(top_p_mask(p, kept / vocab)).tolist() == list(range(kept)), (dtype, vocab, kept)
+                assert (probabilities(np.zeros(vocab, dtype), top_p=kept / vocab) > 0).sum() == kept
+    assert top_p_mask(np.full(4, 0.25), 0.5 + 1e-12).sum() == 3  # what is more than rounding counts
+
+
+def test_a_large_vocabulary_in_float32_is_summed_in_float64():
+    logits = np.zeros(200_000, np.float32)
+    assert (probabilities(logits, top_p=0.75) > 0).sum() == 150_000
+    drawn = sample(np.zeros((30, 200_000), np.float32), np.random.default_rng(0))
+    assert 0.3 < (drawn >= 100_000).mean() < 0.7 and drawn.max() > 180_000
+
+
+def test_the_likeliest_are_those_of_the_largest_logits():
+    close = np.array([-0.1, np.nextafter(-0.1, 0.0), -3.0, -0.1])  # whose first two probabilities are one number
+    assert probabilities(close).tolist()[:2] == [probabilities(close)[3]] * 2
+    assert np.flatnonzero(probabilities(close, top_k=1)).tolist() == [1] == np.flatnonzero(probabilities(close, top_p=0.1)).tolist()
+    assert np.flatnonzero(probabilities(close, top_k=2)).tolist() == [0, 1]  # of equal ones the first
+    assert np.flatnonzero(probabilities(close, top_p=0.5)).tolist() == [0, 1]
+    far = np.array([-900.0, -800.0, 0.0])
+    assert np.flatnonzero(probabilities(far, temperature=2.0, top_k=2)).tolist() == [1, 2]
+
+
+def test_a_number_at_the_very_end_draws_a_token_that_has_a_probability():
+    class Last(np.random.Generator):
+        def random(self, size=None):
+            return np.full(size, np.nextafter(1.0, 0.0))
+
+    logits = np.array([[-np.inf, 0.3, 0.1, -np.inf], [-np.inf, 1.0, -np.inf, -np.inf]])
+    for scale in (0.1, 1.0, 3.0):
+        assert sample(scale * logits, Last(np.random.PCG64(0))).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("logits", [[1.0, 2.0], np.ones(2, np.float16), np.ones(2, int), np.ones(2, np.longdouble)])
+def test_logits_of_another_kind_are_refused(logits):
+    for call in (greedy, probabilities, lambda z: sample(z, np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="logits (was|had dtype)"):
+            call(logits)

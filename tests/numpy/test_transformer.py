@@ -9,7 +9,7 @@ import pytest
 from byhand import Config, toy
 from byhand.check import agreement, gradient_check
 from byhand.check.shapes import activation_shapes
-from byhand.numpy import loss, step, transformer
+from byhand.numpy import decoder, loss, step, transformer
 from byhand.parameters import encoder_decoder_shapes
 
 DIFFERENCES = 1e-6
@@ -362,3 +362,17 @@ def test_what_is_no_config_or_no_dict():
         transformer.forward(case.params, {}, case.source, case.decoder_input)
     with pytest.raises(ValueError, match="params was NoneType; it must be a dict of arrays"):
         transformer.forward(None, case.config, case.source, case.decoder_input)
+
+
+def test_parameters_of_half_precision_or_of_two_kinds_are_refused():
+    case = toy.generic()
+    halves = {name: value.astype(np.float16) for name, value in case.params.items()}
+    with pytest.raises(ValueError, match="parameter 'source_embedding' had dtype float16; it must be float32 or float64"):
+        transformer.forward(halves, case.config, case.source, case.decoder_input)
+    mixed = case.params | {"output.b": case.params["output.b"].astype(np.float32)}
+    with pytest.raises(ValueError, match="parameter 'output.b' had dtype float32 and parameter '.*' float64; all arrays of one call must share one"):
+        transformer.forward(mixed, case.config, case.source, case.decoder_input)
+    stack = toy.decoder()
+    halves = {name: value.astype(np.float16) for name, value in stack.params.items()}
+    with pytest.raises(ValueError, match="had dtype float16"):
+        decoder.forward(halves, stack.config, stack.decoder_input)

@@ -41,3 +41,46 @@ def test_adam_with_the_schedule_walks_as_numpys(rng, differ, fused):
 def test_a_schedule_of_nan():
     with pytest.raises(ValueError, match="step was nan"):
         noam(float("nan"), 8)
+
+
+@pytest.mark.parametrize("order", ["both, then both", "schedule after the state", "schedule's state forgotten", "saved before the schedule's step"])
+@pytest.mark.parametrize("fused", [None, True])
+def test_a_run_that_goes_on_has_the_rate_that_comes_next(order, fused):
+    def start():
+        return adam([torch.nn.Parameter(torch.zeros(3))], fused=fused)
+
+    def go(optimizer, rate, step):
+        optimizer.param_groups[0]["params"][0].grad = torch.ones(3)
+        used = optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        if step:
+            rate.step()
+        return used
+
+    optimizer = start()
+    rate = schedule(optimizer, 16, 5)
+    used = [go(optimizer, rate, step=not (order.startswith("saved") and t == 4)) for t in range(1, 5)]
+    saved = optimizer.state_dict(), rate.state_dict()
+
+    optimizer = start()
+    if order == "both, then both":
+        rate = schedule(optimizer, 16, 5)
+        optimizer.load_state_dict(saved[0])
+    else:
+        optimizer.load_state_dict(saved[0])
+        rate = schedule(optimizer, 16, 5)
+    if order != "schedule's state forgotten":
+        rate.load_state_dict(saved[1])
+    if order.startswith("saved"):
+        rate.step()
+    used += [go(optimizer, rate, step=True) for _ in range(3)]
+    assert used == pytest.approx([noam(t, 16, 5) for t in range(1, 8)], rel=1e-15)
+
+
+def test_a_schedule_for_an_optimizer_that_ran_without_one():
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = adam([parameter], lr=2.0)
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    schedule(optimizer, 16, 5)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(2 * noam(2, 16, 5), rel=1e-15)

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -84,3 +87,62 @@ def test_plain_attention_switches_every_layer():
     assert not module.plain_attention
     module.plain_attention = True
     assert module.plain_attention and module.decoder[0].cross_attention.plain
+
+
+SHARDED = """
+import sys
+
+import numpy as np, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from byhand import toy
+from byhand.torch.loss import cross_entropy
+from byhand.torch.transformer import Transformer
+
+dist.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+case = toy.generic()
+whole, model = (Transformer(case.config).load_params(case.params) for _ in range(2))
+for layer in (*model.encoder, *model.decoder):
+    fully_shard(layer)
+fully_shard(model)
+
+def same(a, b):
+    assert a.keys() == b.keys() and all(a[n].shape == b[n].shape and np.allclose(a[n], b[n], rtol=1e-12, atol=1e-15) for n in a)
+
+def step(module):
+    logits = module(case.source, case.decoder_input)
+    between = module.params()
+    cross_entropy(logits, torch.as_tensor(case.targets)).backward()
+    return between
+
+same(model.params(), case.params)
+same(model.grads(), whole.grads())  # zeros
+same(step(model), step(whole))
+same(model.grads(), whole.grads())
+assert any(g.any() for g in model.grads().values())
+doubled = {n: 2 * v for n, v in case.params.items()}
+model(case.source, case.decoder_input)  # between forward and backward the parameters are whole
+model.load_params(doubled), whole.load_params(doubled)
+same(model.params(), doubled)
+same(step(model), step(whole))
+same(model.grads(), whole.grads())
+singles = {n: v.astype(np.float32) for n, v in doubled.items()}
+for wrong, words in ((singles, "sharded in torch.float64"), (doubled | {"output.b": np.ones(3)}, "had shape (3,)")):
+    try:
+        model.load_params(wrong)
+    except ValueError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+dist.destroy_process_group()
+print("same")
+"""
+
+
+def test_under_fsdp2_the_arrays_are_whole_on_every_rank(tmp_path):
+    program = tmp_path / "sharded.py"
+    program.write_text(SHARDED)
+    command = [sys.executable, str(program), (tmp_path / "meet").as_uri()]
+    ranks = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in (0, 1)]
+    for rank in ranks:
+        said, _ = rank.communicate(timeout=600)
+        assert rank.returncode == 0 and said.endswith("same\n"), said

@@ -97,3 +97,14 @@ def test_printed_refuses(args, message):
 
 def test_html_is_escaped():
     assert "&lt;bos&gt;" in worked.printed_table([("<bos>", "1", 1.0)]).html
+
+
+def test_what_is_too_small_to_tell_is_no_agreement():
+    tiny = np.array([1e-9, 2e-9])
+    with pytest.raises(AssertionError, match="too small to tell"):
+        worked.agreement(tiny, tiny * (1 + 1e-8), 1e-9)
+    assert "1 array" not in repr(worked.agreement(tiny, tiny, 1e-9))
+    assert "2 arrays, 4 entries; some too small to tell" in repr(worked.agreement({"a": tiny, "b": np.ones(2)}, {"a": tiny + 1e-15, "b": np.ones(2)}, 1e-9))
+    worked.agreement(np.array([1e-17, -2e-17]), np.zeros(2), 1e-12, names=("the sums", "0"))  # that they are 0 is the claim
+    with pytest.raises(AssertionError):
+        worked.agreement(np.array([1e-14]), np.zeros(1), 1e-12)

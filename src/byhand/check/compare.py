@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .diagnosis import diagnose
-from .measure import agreement, as_floats, difference
-from .report import Report, Row, place_text, within
+from .measure import TOO_SMALL, as_floats, difference
+from .report import Report, Row, counted, place_text, within
 from .watch import Watched
 
 Array = np.ndarray
@@ -63,7 +63,8 @@ def compare(
     """agreement(mine, reference) ≤ bound, for every stage; the first that differs is named, and how it differs
 
     mine, reference: dicts of activations or of gradients in the order of computing (arrays or tensors); what check.watch saw, of which the
-    activations count; or a torch module, of whose parameters the gradients count.
+    activations count; or a torch module, of whose parameters the gradients count. A parameter at which no gradient arrived (None) differs from one
+    at which one did. Two arrays below the measure's floor that do not agree by their own size are too small to tell, and left open.
     names maps names of mine to the reference's. Without it equal names belong together; where no name is shared, stages are paired by shape
     and order.
     Raises ValueError where nothing can be paired, and for a name in `names` that does not exist.
@@ -73,24 +74,30 @@ def compare(
     if not pairs:
         raise ValueError(f"mine had {_some(mine)} and the reference {_some(reference)}; at least two must agree in name or in shape, or stand in `names`")
     rows = tuple(_row(name, partner, mine, reference, bound) for name, partner in pairs.items())
-    failed = [row for row in rows if not row.holds]
-    count = f"{len(rows)} stage{'s' * (len(rows) != 1)}"
-    title = f"{count} agree {within(bound)}"
+    failed = [row for row in rows if row.holds is False]
+    held, left = sum(row.holds is True for row in rows), sum(row.holds is None for row in rows)
+    title = f"{counted(held, 'stage')} agree{'s' * (held == 1)} {within(bound)}" if held else f"no stage agrees {within(bound)}"
     if failed:
-        title = f"{len(failed)} of {count} differ{'s' * (len(failed) == 1)}; the first is {failed[0].name}: {failed[0].how}"
+        title = f"{len(failed)} of {counted(len(rows), 'stage')} differ{'s' * (len(failed) == 1)}; the first is {failed[0].name}: {failed[0].how}"
+    if left:
+        title += f"; {left} left open"
     used = set(pairs.values())
     return Comparison(title, rows, tuple(n for n in mine if n not in used), tuple(n for n in reference if n not in pairs))
 
 
 def _row(name, partner, mine, reference, bound):
     value, right = mine[partner], reference[name]
+    if isinstance(value, NoGradient) or isinstance(right, NoGradient):
+        return _missing(name, partner, mine, reference)
     if value.shape == right.shape:
         worst = difference(value, right, name)
-        if worst.error <= bound:
-            return StageRow(name, True, worst.error, "", f"agrees {within(bound)}", partner)
+        holds = worst.holds(bound)
+        if holds is not False:
+            return StageRow(name, holds, worst.error, "", f"agrees {within(bound)}" if holds else f"left open: {TOO_SMALL}", partner)
         error, where = worst.error, place_text(worst.place)
     else:
         error, where = float("inf"), ""
+    mine, reference = _present(mine), _present(reference)
     # a path that leads back here, as ….out.via_residual does, is the likeliest to be missing; perhaps mine alone has recorded it
     paths = _paths(mine | reference)
     own = {path: array for path, array in paths.items() if path.startswith((f"{name}.via_", f"{partner}.via_"))}
@@ -109,16 +116,40 @@ def _paths(arrays):
     return paths
 
 
+@dataclass(frozen=True)
+class NoGradient:
+    """Stands where a gradient should be and none has arrived."""
+
+    shape: tuple[int, ...] | None = None
+
+
+def _missing(name, partner, mine, reference):
+    """Where no gradient arrived: a difference, unless on neither side."""
+    if isinstance(mine[partner], NoGradient) and isinstance(reference[name], NoGradient):
+        return StageRow(name, None, None, "", "left open: no gradient on either side", partner)
+    lacking, arrived = (mine, "in mine") if isinstance(mine[partner], NoGradient) else (reference, "in the reference")
+    how = f"no gradient arrived {arrived}, but at {_some(_present(lacking))}: the graph is cut between them (detach, no_grad, .data), or it is not trained"
+    return StageRow(name, False, float("inf"), "", f"differs: {how}", partner, how)
+
+
+def _present(arrays):
+    return {name: array for name, array in arrays.items() if not isinstance(array, NoGradient)}
+
+
 def _arrays(value, argument):
     if isinstance(value, Watched):
         value = value.activations
     elif hasattr(value, "named_parameters"):  # a torch module, known without importing torch
-        value = {name: p.grad for name, p in value.named_parameters() if p.grad is not None}
-        if not value:
-            raise ValueError(f"{argument} was a module without gradients; call backward first, or watch it (check.watch) to compare activations")
+        value = {name: NoGradient(tuple(p.shape)) if p.grad is None else p.grad for name, p in value.named_parameters()}
     if not isinstance(value, Mapping):
         raise ValueError(f"{argument} was {type(value).__name__}; it must be a dict of arrays, a torch module after backward, or what check.watch saw")
-    return {name: as_floats(array, name) for name, array in value.items() if np.size(array) or hasattr(array, "detach")}
+    value = {name: NoGradient() if array is None else array for name, array in value.items()}
+    if value and not _present(value):
+        raise ValueError(
+            f"{argument} was without gradients: none arrived at any parameter ({_some(value)}). Either backward was not called, or the graph is cut "
+            f"(detach, no_grad, .data); to compare activations, watch the module (check.watch)"
+        )
+    return {n: array if isinstance(array, NoGradient) else as_floats(array, n) for n, array in value.items() if np.size(array) or hasattr(array, "detach")}
 
 
 # ---- who belongs to whom ------------------------------------------------------------------------
@@ -161,8 +192,10 @@ def _by_shape_and_order(mine, reference, bound):
 
 def _worth(mine, right, bound):
     """An agreement outweighs any number of equal shapes."""
+    if isinstance(mine, NoGradient) or isinstance(right, NoGradient):
+        return 2.0 if mine.shape is not None and mine.shape == right.shape else 0.0
     if mine.shape == right.shape:
-        return 1000.0 if agreement(mine, right) <= bound else 2.0
+        return 1000.0 if difference(mine, right).holds(bound) else 2.0
     if sorted(mine.shape) != sorted(right.shape):
         return 0.0
     turned = mine.ndim == right.ndim and diagnose(mine, right, bound).count("transposed")

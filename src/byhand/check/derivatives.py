@@ -1,28 +1,33 @@
 """A gradient against nudges: central differences, entry by entry or along random directions."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 from jaxtyping import Float
 
-from .measure import as_floats, difference
-from .report import Report, Row, off_by, place_text, within
+from .copies import fresh
+from .measure import TOO_SMALL, as_floats, difference
+from .report import Report, Row, counted, off_by, place_text, within
 
 Array = np.ndarray
 H = 1e-5  # near the cube root of float64's precision, where truncation and rounding are both about 1e-10
+STILL = 16 * np.finfo(np.float64).eps  # of a function's value: what rounding alone may change in it
+NOTHING = "nothing was checked: the function did not change in any direction tried (a sum of softmax's outputs is always 1): weigh its output by random numbers"
 
 
 def central_difference(f: Callable[[Array], float], x: Float[Array, "..."], index: tuple[int, ...] | int, h: float = H, order: int = 2) -> float:
     """∂f/∂x[index] ≈ (f(x + h e) − f(x − h e)) / 2h,  e the unit vector of that entry
 
     The error falls as h² until rounding, which grows as 1/h, takes over. order=4 takes the difference at 2h as well, which cancels the h² term:
-    where a function is strongly curved. x stays as it is; f gets float64 copies.
+    where a function is strongly curved. x stays as it is; f gets float64 copies (of a torch tensor too).
     Raises ValueError for h that is not above 0 and another order, IndexError for an index that is not one entry of x.
     """
-    unit = np.zeros(np.shape(x))
+    x = as_floats(x, "x")
+    unit = np.zeros(x.shape)
     if np.ndim(unit[index]):
-        raise IndexError(f"index was {index!r}; it must name one entry of x, whose shape is {np.shape(x)}")
+        raise IndexError(f"index was {index!r}; it must name one entry of x, whose shape is {x.shape}")
     unit[index] = 1
     return directional_difference(f, x, unit, h, order)
 
@@ -35,7 +40,7 @@ def directional_difference(
         raise ValueError(f"h was {h}; it must be a finite number above 0")
     if order not in (2, 4):
         raise ValueError(f"order was {order}; it must be 2 or 4")
-    x = np.asarray(x, np.float64)
+    x = as_floats(x, "x")
 
     def slope(h):
         return (float(f(x + h * direction)) - float(f(x - h * direction))) / (2 * h)
@@ -45,7 +50,8 @@ def directional_difference(
 
 def numerical_gradient(f: Callable[[Array], float], x: Float[Array, "..."], h: float = H) -> Float[Array, "..."]:
     """Every entry's central difference, in x's shape"""
-    gradient = np.empty(np.shape(x))
+    x = as_floats(x, "x")
+    gradient = np.empty(x.shape)
     for index in np.ndindex(gradient.shape):
         gradient[index] = central_difference(f, x, index, h)
     return gradient
@@ -65,7 +71,7 @@ class GradientReport(Report):
         return ["", "verdict", "where", "by hand", "by difference"]
 
     def cells(self, row):
-        values = ["", ""] if row.holds else [f"{row.by_hand:.6g}", f"{row.by_difference:.6g}"]
+        values = ["", ""] if row.holds is not False else [f"{row.by_hand:.6g}", f"{row.by_difference:.6g}"]
         return super().cells(row) + values
 
 
@@ -82,32 +88,68 @@ def gradient_check(
 ) -> GradientReport:
     """agreement(gradient, central differences of f) ≤ bound, for every array
 
-    f takes what x is, an array or a dict of arrays, and gives a number; gradient has x's names and shapes.
+    f takes what x is, an array or a dict of arrays, and gives a number; it gets float64 copies. gradient has x's names and shapes.
     along="entries": `count` random entries of each array (None: all of them). along="directions": each array is moved along `count` random
     directions (None: 3), entries ±1, and the slopes ⟨gradient, u⟩ are compared: two evaluations a direction, whatever the array's size.
     Choose points away from kinks, such as ReLU's 0: on the two sides of one the difference quotient is a mean of two slopes.
-    Raises ValueError for names or shapes that differ and an unknown `along`.
+    Open, and not a pass, is an array whose gradient and quotients lie below the measure's floor and do not agree by their own size
+    (`Difference.holds`); where no nudge changes f by more than rounding the title says that nothing was checked.
+    Raises ValueError for names or shapes that differ, an unknown `along` and a count below 1.
     """
     if along not in ("entries", "directions"):
         raise ValueError(f"along was {along!r}; it must be 'entries' or 'directions'")
+    check_count(count)
     if not isinstance(x, Mapping):
         return gradient_check(lambda values: f(values["x"]), {"x": x}, {"x": gradient}, along, count, seed, h, bound, order)
-    if x.keys() != gradient.keys():
-        raise ValueError(f"gradient must have x's names; only one of them has {', '.join(sorted(x.keys() ^ gradient.keys())[:4])}")
-    rng = np.random.default_rng(seed)
-    rows = []
+    if not isinstance(gradient, Mapping) or x.keys() != gradient.keys():
+        odd = sorted(x.keys() ^ gradient.keys())[:4] if isinstance(gradient, Mapping) else [type(gradient).__name__]
+        raise ValueError(f"gradient must have x's names; only one of them has {', '.join(odd)}")
+    x, rng, rows, moves = {name: as_floats(value, name) for name, value in x.items()}, np.random.default_rng(seed), [], []
     for name, value in x.items():
-        if np.shape(gradient[name]) != np.shape(value):
-            raise ValueError(f"the gradient of {name!r} had shape {np.shape(gradient[name])}; it must be {np.shape(value)}")
-        right, places, by_hand, by_difference = as_floats(gradient[name], name), [], [], []
+        right, places, by_hand, by_difference = as_floats(gradient[name], f"the gradient of {name!r}"), [], [], []
+        if right.shape != value.shape or not value.size:
+            raise ValueError(f"the gradient of {name!r} had shape {right.shape}; it must be {value.shape}, with at least one entry")
+        moving = Moving(f, x, name)
         for place, direction in (_entries if along == "entries" else _directions)(right.shape, count, rng):
             places.append(place)
             by_hand.append(right[direction != 0] @ direction[direction != 0])  # so that an infinity elsewhere is not asked
-            by_difference.append(directional_difference(lambda moved: f({**x, name: moved}), value, direction, h, order))
+            by_difference.append(directional_difference(moving, value, direction, h, order))
         rows.append(_row(name, places, by_hand, by_difference, np.abs(right).max(), bound))
-    failed = sum(not row.holds for row in rows)
-    title = f"Central differences: {len(rows)} array{'s' * (len(rows) != 1)}, " + (f"{failed} differ" if failed else f"all agree {within(bound)}")
-    return GradientReport(title, tuple(rows))
+        moves.append(moving.moved)
+    if not any(moves) and all(row.holds is not False for row in rows):
+        rows = [replace(row, holds=None, verdict="left open: f did not change") for row in rows]
+        return GradientReport(f"Central differences: {NOTHING}", tuple(rows))
+    return GradientReport(_title(rows, bound), tuple(rows))
+
+
+class Moving:
+    """f with one array exchanged, each time on copies of the others; `moved` tells whether its value has changed by more than rounding."""
+
+    def __init__(self, f: Callable, arrays: Mapping[str, Array], name: str):
+        self.f, self.arrays, self.name = f, arrays, name
+        self.low, self.high = np.inf, -np.inf
+
+    def __call__(self, value: Array) -> float:
+        found = float(self.f({key: value.copy() if key == self.name else fresh(array) for key, array in self.arrays.items()}))
+        self.low, self.high = min(self.low, found), max(self.high, found)
+        return found
+
+    @property
+    def moved(self) -> bool:
+        return not self.high - self.low <= STILL * max(abs(self.low), abs(self.high))  # NaN is movement
+
+
+def check_count(count: int | None) -> None:
+    if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
+        raise ValueError(f"count was {count!r}; it must be a whole number of at least 1")
+
+
+def _title(rows, bound):
+    failed, small = sum(row.holds is False for row in rows), sum(row.holds is None for row in rows)
+    held = len(rows) - failed - small
+    agree = f"{'all agree' if held == len(rows) else '1 agrees' if held == 1 else f'{held} agree'} {within(bound)}"
+    parts = ([f"{failed} differ"] if failed else [agree] if held else []) + ([f"{small} left open, {TOO_SMALL}"] if small else [])
+    return f"Central differences: {counted(len(rows), 'array')}, " + ", ".join(parts)
 
 
 def _entries(shape, count, rng):
@@ -131,6 +173,6 @@ def _row(name, places, by_hand, by_difference, size, bound):
     # happen to be small is not asked for more than the array is
     worst = difference([*by_hand, size], [*by_difference, size], name)
     place = worst.place[0] if worst.place[0] < len(places) else 0
-    holds = bool(worst.error <= bound)
-    verdict = f"agrees {within(bound)}" if holds else off_by(worst.error)
+    holds = worst.holds(bound)
+    verdict = {True: f"agrees {within(bound)}", False: off_by(worst.error), None: f"left open: {TOO_SMALL}"}[holds]
     return GradientRow(name, holds, worst.error, places[place], verdict, *map(float, worst.values))

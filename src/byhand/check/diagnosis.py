@@ -43,7 +43,7 @@ def diagnose(
 
 
 def _same(a, b, bound):
-    return a.shape == b.shape and difference(a, b).error <= bound
+    return a.shape == b.shape and difference(a, b).holds(bound) is True
 
 
 def _nonzero(x):

@@ -215,7 +215,7 @@ def by_slice(correct: Bool[Array, "examples"], slices: Mapping[str, Bool[Array, 
 def _report(title: str, rows: Sequence[Row]) -> Report:
     failures = [row for row in rows if row.holds is False]
     if not failures:
-        return Report(f"{title}: nothing found", tuple(rows))
+        return Report(f"{title}: nothing {'found' if rows else 'was looked at'}", tuple(rows))
     first = failures[0]
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return Report(f"{title}: {first.name}{' ' + first.where if first.where else ''}: {first.verdict}{more}", tuple(rows))

@@ -9,6 +9,7 @@ from jaxtyping import Bool
 from byhand.config import Config
 from byhand.numpy import decoder, loss, transformer
 
+from .copies import fresh
 from .measure import as_floats
 from .report import Report, Row, off_by, place_text, within
 from .shapes import NormPlace, activation_shapes, decoder_activation_shapes, norm_places
@@ -37,7 +38,7 @@ def invariants(
 
     A case without a source is a decoder stack's. The masks are worked out here, from the case's lengths. forward, gradients and
     cross_entropy may be a reader's own, with the signatures and the names of byhand.numpy's, which stand in where none is given; gradients
-    may give the parameters' gradients alone, and then what needs the stages stays open.
+    may give the parameters' gradients alone, and then what needs the stages stays open. They get copies.
     bound: 1e-9 unless given, 1e-4 for float32. The report is true where nothing fails, and names what does.
     """
     bound = bound or (1e-9 if all(value.dtype == np.float64 for value in params.values()) else 1e-4)
@@ -91,19 +92,18 @@ def _step(params, config, case, forward, gradients, cross_entropy):
     model = decoder if case.source is None else transformer
     forward, gradients, cross_entropy = forward or model.forward, gradients or model.gradients, cross_entropy or loss.cross_entropy
     batch, time = case.decoder_input.shape
+    lengths = case.target_lengths
     if model is decoder:
         shapes = decoder_activation_shapes(config, batch, time)
-        out = forward(params, config, case.decoder_input, None, case.target_lengths)
+        out = forward(*fresh((params, config, case.decoder_input, None, lengths)))
     else:
         shapes = activation_shapes(config, batch, case.source.shape[1], time)
-        out = forward(params, config, case.source, case.decoder_input, case.source_lengths, case.target_lengths)
-    _, dlogits = cross_entropy(
-        out.logits, case.targets, smoothing=case.smoothing, lengths=case.target_lengths, reduction=case.reduction
-    )
-    found = gradients(dlogits, out.cache)
+        out = forward(*fresh((params, config, case.source, case.decoder_input, case.source_lengths, lengths)))
+    arrays = {name: as_floats(value, name) for name, value in out.activations.items()}  # before anything later writes into them
+    _, dlogits = cross_entropy(fresh(out.logits), fresh(case.targets), smoothing=case.smoothing, lengths=fresh(lengths), reduction=case.reduction)
+    found = gradients(fresh(dlogits), out.cache)
     grads, stages = (found, None) if isinstance(found, dict) else (found.params, found.stages)
     stages = {name: as_floats(value, name) for name, value in (stages or {}).items()}
-    arrays = {name: as_floats(value, name) for name, value in out.activations.items()}
     largest = max((np.abs(value).max() for value in stages.values()), default=0.0)
     return _Step(params, config, shapes, arrays, as_floats(dlogits), grads, stages, largest)
 

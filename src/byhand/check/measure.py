@@ -1,4 +1,4 @@
-"""How far two results are apart: the one measure that every test and page uses."""
+"""How far two results are apart: the one measure that every test and page uses, and the verdict that follows from it."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -6,21 +6,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 FLOOR = 1e-3  # two gradients that are both nearly 0 are not asked for relative precision
+TOO_SMALL = "too small to tell"
 
 
 class Difference(NamedTuple):
-    """The measure, and the place and the two values where it is reached."""
+    """The measure, the place and the two values where it is reached, and the size of the larger array, max(max|a|, max|b|)."""
 
     error: float
     place: tuple[int, ...]
     values: tuple[float, float]
+    size: float
+
+    def holds(self, bound: float) -> bool | None:
+        """Whether the two agree: error ≤ bound; None, 'too small to tell', where the floor alone would let them pass
+
+        Two arrays that both lie below the floor agree only where they do so by their own size, max|a − b| ≤ bound · size. So two that are equal
+        agree, zeros too: a gradient that must be 0, and is exactly 0 on both sides, has been compared. Rounding noise beside another has not,
+        nor has a gradient of 1e-10 beside one of 0.
+        """
+        if not self.error <= bound:
+            return False
+        return True if self.error * max(self.size, FLOOR) <= bound * self.size else None
 
 
 def agreement(a: Any, b: Any) -> float:
     """max|a − b| / max(max|a|, max|b|, 1e-3)
 
     a, b: two arrays (or torch tensors, or SymPy matrices) of one shape, or two dicts of them with the same names, of which the worst counts.
-    A NaN that only one has, or an infinity that is not the other's, gives ∞.
+    A NaN that only one has, or an infinity that is not the other's, gives ∞. A number and no verdict: difference(a, b).holds(bound) is one.
     Raises ValueError for shapes or names that differ, and for an empty array.
     """
     if isinstance(a, Mapping) != isinstance(b, Mapping):
@@ -45,8 +58,8 @@ def difference(a: Any, b: Any, name: str = "a") -> Difference:
         gap = np.where(same, 0.0, np.abs(a - b))
     gap = np.where(np.isnan(gap), np.inf, gap)
     place = tuple(int(i) for i in np.unravel_index(gap.argmax(), gap.shape))
-    size = max(_largest_finite(a), _largest_finite(b), FLOOR)
-    return Difference(float(gap[place] / size), place, (float(a[place]), float(b[place])))
+    size = max(_largest_finite(a), _largest_finite(b))
+    return Difference(float(gap[place] / max(size, FLOOR)), place, (float(a[place]), float(b[place])), float(size))
 
 
 def as_floats(value: Any, name: str = "array") -> np.ndarray:

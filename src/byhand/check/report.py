@@ -23,13 +23,13 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Rows and a title. True where no row fails. Shown as a table."""
+    """Rows and a title. True where at least one row holds and none fails: what was not compared is no pass. Shown as a table."""
 
     title: str
     rows: tuple[Row, ...]
 
     def __bool__(self) -> bool:
-        return not self.failures
+        return not self.failures and any(row.holds for row in self.rows)
 
     @property
     def failures(self) -> tuple[Row, ...]:
@@ -71,6 +71,10 @@ class Report:
 def within(bound: float) -> str:
     """A bound as the book writes it."""
     return f"within {bound:.3g}".replace("e-0", "e-")
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def off_by(worst: float) -> str:

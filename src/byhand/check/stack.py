@@ -5,6 +5,7 @@ Each takes functions or arrays, so that a model of one's own fits as well as byh
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from byhand.config import Config
 from byhand.numpy import softmax as softmax_room
 from byhand.parameters import decoder_shapes
 
-from .derivatives import H, directional_difference
-from .measure import FLOOR, as_floats
+from .copies import fresh
+from .derivatives import NOTHING, H, Moving, check_count
+from .measure import FLOOR, TOO_SMALL, as_floats, difference
 from .report import Report, Row, off_by, place_text, within
 
 Array = np.ndarray
@@ -41,7 +43,7 @@ def causal_isolation(
     if vocab < 2:
         raise ValueError(f"vocab was {vocab}; it must be at least 2, so that a token can be changed")
     batch, time = tokens.shape
-    before = as_floats(run(tokens), "logits")
+    before = as_floats(run(tokens.copy()), "logits")
     repeated = _change(as_floats(run(tokens.copy()), "logits"), before)
     rows = [_largest("the same tokens give the same logits", repeated, bound)]
     if not rows[0].holds:
@@ -97,7 +99,7 @@ def probability_invariants(
     def moved_by_a_constant(scores, weights, mask):
         constants = rng.integers(-1000, 1001, (*scores.shape[:-1], 1))
         with np.errstate(all="ignore"):
-            shifted = softmax(scores + constants, mask)
+            shifted = softmax(scores + constants, None if mask is None else mask.copy())
         shifted = as_floats(shifted[0] if isinstance(shifted, tuple) else shifted)
         return np.abs(shifted - weights)
 
@@ -129,27 +131,34 @@ def derivative_agreement(
 ) -> Report:
     """⟨∂L/∂θ, u⟩ ≈ (L(θ + h u) − L(θ − h u)) / 2h  in double precision, `count` random directions u of entries ±1 for each array
 
-    Where the quotients at h and at 2h differ by more than the bound, the row is left open and not failed: the loss bends too much there, has a kink, or
-    is too coarsely rounded, and a difference quotient can then not tell right from wrong. The first row asks that the loss be computed in float64.
-    Raises ValueError for gradients without params' names and shapes, and for a loss that is not finite.
+    Where the quotients at h and at 2h differ by more than the bound, or the slopes on the two sides are no nearer to each other at h than at 2h, the row
+    is left open and not failed: the loss bends too much there, has a kink (beside the point or exactly on it), or is too coarsely rounded, and a
+    difference quotient can then not tell right from wrong. The same where gradient and quotients lie below the measure's floor (`Difference.holds`); a loss
+    that no direction changes leaves everything open. loss gets copies. The first row asks that the loss be computed in float64.
+    Raises ValueError for gradients without params' names and shapes, a count below 1, and a loss that is not finite.
     """
+    check_count(count)
     if params.keys() != gradients.keys():
         raise ValueError(f"gradients must have params' names; only one of them has {', '.join(sorted(params.keys() ^ gradients.keys())[:4])}")
-    value = loss(dict(params))
+    value = loss(fresh(dict(params)))
     if not math.isfinite(float(value)):
         raise ValueError(f"loss was {float(value)}; it must be finite at params")
-    rng, rows = np.random.default_rng(seed), [_double(value, params)]
+    rng, first, rows, moves = np.random.default_rng(seed), _double(value, params), [], []
     for name, array in params.items():
-        hand = as_floats(gradients[name], name)
-        if hand.shape != np.shape(array):
-            raise ValueError(f"the gradient of {name!r} had shape {hand.shape}; it must be {np.shape(array)}")
-        slopes = []
+        hand, array = as_floats(gradients[name], f"the gradient of {name!r}"), as_floats(array, name)
+        if hand.shape != array.shape or not array.size:
+            raise ValueError(f"the gradient of {name!r} had shape {hand.shape}; it must be {array.shape}, with at least one entry")
+        moving, slopes = Moving(loss, params, name), []
         for _ in range(count):
             u = rng.choice((-1.0, 1.0), hand.shape)
-            near, far = (directional_difference(lambda moved: loss({**params, name: moved}), array, u, step) for step in (h, 2 * h))
-            slopes.append((float((hand * u).sum()), near, far))
-        rows.append(_slope_row(name, np.array(slopes), np.abs(hand).max(initial=0.0), bound))
-    return _report("Derivatives", rows)
+            near, far = (_slopes(moving, array, u, float(value), step) for step in (h, 2 * h))
+            slopes.append((float((hand * u).sum()), *near, *far))
+        rows.append(_slope_row(name, np.array(slopes), np.abs(hand).max(), bound))
+        moves.append(moving.moved)
+    if not any(moves) and all(row.holds is not False for row in rows):
+        still = (replace(row, holds=None, verdict="left open: the loss did not change") for row in rows)
+        return Report(f"Derivatives: {NOTHING}", (replace(first, holds=None), *still))
+    return _report("Derivatives", [first, *rows])
 
 
 def head_shapes(
@@ -220,23 +229,34 @@ def _smallest(name, moved, bound):
 def _double(value, params):
     """Whether the loss is in double precision: a Python float is, an array or tensor says so itself."""
     kind = str(getattr(value, "dtype", "float64")).removeprefix("torch.")
-    single = [name for name, array in params.items() if np.asarray(array).dtype != np.float64]
+    single = [name for name, array in params.items() if str(getattr(array, "dtype", "float64")).removeprefix("torch.") != "float64"]
     holds = kind == "float64" and not single
     verdict = "holds" if holds else f"fails, {'the loss is in ' + kind if kind != 'float64' else 'a parameter is not'}"
     return Row("computed in float64", holds, where=single[0] if single else "", verdict=verdict)
 
 
+def _slopes(f, x, direction, middle, h):
+    """The central difference, and how much steeper it is on the right than on the left."""
+    right, left = f(x + h * direction), f(x - h * direction)
+    return (right - left) / (2 * h), (right - 2 * middle + left) / h
+
+
 def _slope_row(name, slopes, largest, bound):
-    hand, near, far = slopes.T
-    size = np.maximum(np.abs(slopes).max(axis=1), max(largest, FLOOR))
-    unsettled, error = np.abs(near - far) / size, np.abs(hand - near) / size
+    hand, near, bend, far, wide = slopes.T
+    size = np.maximum(np.abs(slopes[:, [0, 1, 3]]).max(axis=1), max(largest, FLOOR))
+    # In a smooth bend the two sides come together as h does, to half at half of it; at a kink they stay apart
+    unsettled = np.maximum(np.abs(near - far), np.abs(2 * bend - wide)) / size
+    errors = np.abs(hand - near) / size
     if not (unsettled <= bound).all():
-        i = int(np.nanargmax(unsettled))
-        return Row(name, None, float(error[i]), f"direction {i}", f"left open: h and 2h give {near[i]:.4g} and {far[i]:.4g}")
-    i = int(error.argmax())
-    holds = bool(error[i] <= bound)
+        i = int(np.where(np.isnan(unsettled), np.inf, unsettled).argmax())
+        kink = abs(near[i] - far[i]) / size[i] <= bound
+        verdict = f"left open: a kink, the two sides' slopes are {bend[i]:.4g} apart" if kink else f"left open: h and 2h give {near[i]:.4g} and {far[i]:.4g}"
+        return Row(name, None, float(errors[i]), f"direction {i}", verdict)
+    worst = difference([*hand, largest], [*near, largest], name)
+    i = worst.place[0] if worst.place[0] < len(hand) else 0
+    holds = worst.holds(bound)
     where = f"direction {i}: {hand[i]:.6g} by hand, {near[i]:.6g} by difference"
-    return Row(name, holds, float(error[i]), where, f"agrees {within(bound)}" if holds else off_by(error[i]))
+    return Row(name, holds, worst.error, where, {True: f"agrees {within(bound)}", False: off_by(worst.error), None: f"left open: {TOO_SMALL}"}[holds])
 
 
 # ---- heads and conventions ----------------------------------------------------------------------

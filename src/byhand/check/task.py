@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .copies import fresh
 from .report import Report, Row
 
 
@@ -64,8 +65,9 @@ def task_evaluation(
 ) -> TaskReport:
     """share in order = |{cases: judge(case, answer(case["request"])) = ""}| / |cases|, and the failures by category
 
-    judge names what went wrong, or returns "". An answer that raises is a failure of that name, not the end. development: the cases that were
-    looked at while building; none of them may be among `cases`. budget: seconds that the median answer may take.
+    judge names what went wrong, or returns "". Both get copies: a request that is used up is whole again for the next run. An answer that raises is a
+    failure of that name, not the end. development: the cases that were looked at while building; none of them may be among `cases`. budget: seconds
+    that the median answer may take.
     before: an earlier report on the same cases; what was in order then must be in order now.
     Raises ValueError for no cases, for a case without a request, and for a report on other cases.
     """
@@ -92,13 +94,14 @@ def task_evaluation(
 
 
 def _result(answer, case, judge):
+    request = fresh(case["request"])
     start = time.perf_counter()
     try:
-        response = answer(case["request"])
+        response = answer(request)
     except Exception as error:  # whatever it is, the user gets no answer
         return Result(case, None, f"raised {type(error).__name__}", time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    return Result(case, response, judge(case, response), seconds)
+    return Result(case, response, judge(fresh(case), response), seconds)
 
 
 def _held_out(cases, development):

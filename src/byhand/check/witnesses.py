@@ -8,7 +8,7 @@ import numpy as np
 
 from ..numpy import step
 from .derivatives import numerical_gradient
-from .measure import difference
+from .measure import FLOOR, TOO_SMALL, difference
 from .report import Report, Row, off_by, place_text, within
 
 BOUNDS = {"PyTorch": 1e-10, "central differences": 1e-6, "SymPy": 1e-12}
@@ -37,7 +37,8 @@ def four_witnesses(case: Any, parameters: Iterable[str] | None = None, exact_ent
 
     case: a worked example (byhand.toy). parameters: their names, all unless given. exact_entries: of each parameter, at
     most so many entries, spread evenly, go to SymPy, which takes some hundredths of a second for each; all unless given.
-    The bounds are the book's: 1e-10, 1e-6 and 1e-12. Imports torch and SymPy.
+    The bounds are the book's: 1e-10, 1e-6 and 1e-12; a gradient that is too small for its witness is said to be so, unless SymPy's
+    derivative is 0 as an expression. Imports torch and SymPy.
     """
     names = list(case.params) if parameters is None else list(parameters)
     for name in names:
@@ -50,17 +51,25 @@ def four_witnesses(case: Any, parameters: Iterable[str] | None = None, exact_ent
 
 def _row(case, name, by_hand, autograd, exact_entries):
     places = _places(by_hand.shape, exact_entries)
+    exact = _exact(case, name, places)
     found = {
         "PyTorch": difference(by_hand, autograd),
         "central differences": difference(by_hand, numerical_gradient(_loss_of(case, name), case.params[name])),
-        "SymPy": difference(np.array([by_hand[place] for place in places]), _exact(case, name, places)),
+        "SymPy": difference(np.array([by_hand[place] for place in places]), exact),
     }
-    failing = [witness for witness, bound in BOUNDS.items() if not found[witness].error <= bound]
-    verdicts = [off_by(found[w].error) if w in failing else within(bound) for w, bound in BOUNDS.items()]
+    holds = {witness: found[witness].holds(bound) for witness, bound in BOUNDS.items()}
+    nothing = not any(exact)  # a derivative that is 0 as an expression: how near to it the gradient comes is then no question of its own size
+    if nothing and holds["SymPy"] is None:
+        holds["SymPy"] = True
+    failing = [witness for witness in BOUNDS if holds[witness] is False]
+    verdicts = [{True: within(bound), False: off_by(found[w].error), None: TOO_SMALL}[holds[w]] for w, bound in BOUNDS.items()]
+    if nothing and holds["SymPy"]:
+        verdicts[-1] = f"0 {within(BOUNDS['SymPy'] * FLOOR)}"
     if len(places) < by_hand.size:
         verdicts[-1] += f" ({len(places)} of them)"
     where = f"{failing[0]} at {place_text(found[failing[0]].place)}" if failing else ""
-    return WitnessRow(name, not failing, max(d.error for d in found.values()), where, "", by_hand.size, tuple(verdicts))
+    together = False if failing else True if all(holds.values()) else None
+    return WitnessRow(name, together, max(d.error for d in found.values()), where, "", by_hand.size, tuple(verdicts))
 
 
 def _places(shape, most):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..parameters import check_floats
 from .finite import check_arrays
 
 Array = np.ndarray
@@ -66,9 +67,9 @@ def entropy(p: Float[Array, "... n"]) -> Float[Array, "..."]:
 
     Raises ValueError where p is not an array of numbers from 0 to 1.
     """
-    check_arrays(p=p)
-    if not p.ndim or p.dtype.kind != "f" or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"p had dtype {p.dtype} and shape {p.shape}; it must hold probabilities, floating-point numbers from 0 to 1")
+    check_floats({"p": p})
+    if not p.ndim or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"p had shape {p.shape} and entries outside [0, 1]; it must be (..., n) and hold probabilities")
     return (p * -np.log(np.where(p > 0, p, 1))).sum(axis=-1) + 0.0  # + 0: never −0
 
 
@@ -150,8 +151,7 @@ def _check_loss(logits, targets, smoothing, reduction):
         raise ValueError(
             f"targets had shape {targets.shape} and logits {logits.shape}; they must be (batch, time) and (batch, time, vocab)"
         )
-    if logits.dtype.kind != "f":
-        raise ValueError(f"logits had dtype {logits.dtype}; it must be a floating-point array")
+    check_floats({"logits": logits})
     if targets.dtype.kind not in "iu":
         raise ValueError(f"targets had dtype {targets.dtype}; it must be an array of integers")
     if not isinstance(smoothing, Real) or not 0 <= smoothing < 1:

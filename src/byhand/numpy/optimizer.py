@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..parameters import check_floats
 from .finite import is_finite
 
 Array = np.ndarray
@@ -43,7 +44,8 @@ def adam(
     m ← β₁ m + (1 − β₁) g and v ← β₂ v + (1 − β₂) g². Without a state this is step t = 1, from m = v = 0.
     Returns new params and the new state; what was passed in stays as it was.
     Raises ValueError where names or shapes of params, grads and state differ, for what is not finite or would not
-    be after it (a square that overflows, 0/0 under ε = 0), and for lr < 0, betas outside [0, 1) or ε < 0.
+    be after it (a square that overflows, 0/0 under ε = 0), for dtypes other than float32 and float64 (in float16 this ε is 0)
+    or of two kinds, and for lr < 0, betas outside [0, 1) or ε < 0.
     Source: Kingma and Ba 2015, algorithm 1; the constants are Vaswani et al. 2017's, section 5.3.
     """
     _check_adam(params, grads, state, lr, betas, eps)
@@ -94,6 +96,7 @@ def _check_adam(params, grads, state, lr, betas, eps):
     if state is not None and not isinstance(state, AdamState):
         raise ValueError(f"state was {type(state).__name__}; it must be None or the AdamState that the last call returned")
     _check_names("grads", grads, params)
+    like = check_floats(grads, "the gradient of {!r}", check_floats(params, "parameter {!r}"))
     for name, g in grads.items():
         _check_entries("the gradient of", name, g, params[name].shape)
         _check_entries("parameter", name, params[name], params[name].shape)
@@ -101,6 +104,7 @@ def _check_adam(params, grads, state, lr, betas, eps):
             raise ValueError(f"the gradient of {name!r} held an entry whose square overflows {g.dtype}; it must be smaller")
     for part, moments in (() if state is None else (("m", state.m), ("v", state.v))):
         _check_names(f"state.{part}", moments, params)
+        check_floats(moments, f"state.{part} of {{!r}}", like)
         for name, moment in moments.items():
             if moment.shape != params[name].shape:
                 raise ValueError(f"state.{part} of {name!r} had shape {moment.shape}; it must be the parameter's, {params[name].shape}")

@@ -62,8 +62,7 @@ def log_likelihood(
     if scored.min() < 0 or scored.max() >= logits.shape[-1]:
         raise IndexError(f"targets held {scored.min()} to {scored.max()}; they must lie in [0, {logits.shape[-1]})")
     labels = np.where(mask, targets, 0)  # what is not scored need not be a class
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    log_p = _log_softmax(logits)
     right = np.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
     return np.where(mask, right, 0).sum(axis=1), LikelihoodCache(np.exp(log_p), labels, mask)
 
@@ -118,12 +117,13 @@ def expected_reward(
     """J = Σ_y π(y) A(y),  A = r − β log(π/π_ref);  ∂J/∂z_k = π_k (A_k − J)
 
     The mean reward of a policy π = softmax(z) over a list of answers, less β times KL(π‖π_ref), with π_ref given as
-    probabilities. To be raised, not lowered. Raises ValueError where the shapes differ, a reference is not above 0
-    or does not sum to 1, or β is not above 0. Source: Ouyang et al. 2022, equation 2, without its pretraining term.
+    probabilities, and 0 · log 0 = 0: an answer of probability 0 adds nothing. To be raised, not lowered. Raises ValueError
+    where the shapes differ, a reference is not above 0 or does not sum to 1, a reward is not finite, or β is not above 0.
+    Source: Ouyang et al. 2022, equation 2, without its pretraining term.
     """
     _check_policy(logits, reference, reward, beta)
     p, _ = softmax(logits)
-    advantage = reward - beta * (np.log(p) - np.log(reference))
+    advantage = np.where(p > 0, reward - beta * (_log_softmax(logits) - np.log(reference)), 0)
     value = float(p @ advantage)
     return value, p * (advantage - value)
 
@@ -135,6 +135,11 @@ def tilted(reference: Float[Array, "answers"], reward: Float[Array, "answers"], 
     """
     _check_policy(reference, reference, reward, beta)
     return softmax(np.log(reference) + reward / beta)[0]
+
+
+def _log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def _answers(prompts, answers):
@@ -175,5 +180,7 @@ def _check_policy(logits, reference, reward, beta):
     _check_beta(beta)
     if logits.ndim != 1 or not logits.shape == reference.shape == reward.shape or not len(logits):
         raise ValueError(f"logits, reference and reward had shapes {logits.shape}, {reference.shape}, {reward.shape}; all must be (answers,)")
-    if reference.min() <= 0 or abs(reference.sum() - 1) > 1e-6:
+    if not np.isfinite(reward).all():
+        raise ValueError(f"reward held {reward[~np.isfinite(reward)][0]}; it must be finite")
+    if not (reference.min() > 0 and abs(reference.sum() - 1) <= 1e-6):  # NaN is neither
         raise ValueError(f"reference held {reference.min()} and summed to {reference.sum()}; it must be probabilities above 0 that sum to 1")

@@ -31,17 +31,32 @@ class Error(NamedTuple):
 def quantize(x: Float[Array, "..."], axis: int | None = -1) -> Quantized:
     """values = round(x / scale),  scale = max|x| / 127 along the axis
 
-    The numbers along the axis share a scale; axis=None gives the whole array one. A number moves by at most scale/2.
-    Raises ValueError for an empty array, one that is not floating-point, and one that is not finite.
+    The numbers along the axis share a scale; axis=None gives the whole array one. A number moves by at most scale/2, but for rounding in scale's dtype.
+    That is x's own, float32 or float64; a float16 array gets float32, and one whose scale float32 could only hold coarsely (below 1.2e-38) gets float64.
+    Raises ValueError for an empty array, one of another dtype, and one that is not finite.
     """
-    if not x.size or x.dtype.kind != "f":
-        raise ValueError(f"x had dtype {x.dtype} and shape {x.shape}; it must be floating-point and not empty")
-    largest = np.abs(x).max(axis=axis, keepdims=True)
+    if not isinstance(x, np.ndarray):
+        raise ValueError(f"x was {type(x).__name__}; it must be a NumPy array")
+    if not x.size or x.dtype not in (np.float16, np.float32, np.float64):
+        raise ValueError(f"x had dtype {x.dtype} and shape {x.shape}; it must be float16, float32 or float64 and not empty")
+    largest = np.abs(x).max(axis=axis, keepdims=True).astype(np.float64)
     if not np.isfinite(largest).all():
         raise ValueError("x held a value that is not finite; every entry must be a finite number")
-    scale = largest / LARGEST
-    values = np.rint(x / np.where(scale == 0, 1, scale)).astype(np.int8)
+    scale = _scale(largest, np.float64 if x.dtype == np.float64 else np.float32)
+    values = np.rint(x.astype(scale.dtype) / np.where(scale == 0, 1, scale)).astype(np.int8)
     return Quantized(values, scale)
+
+
+def _scale(largest, dtype):
+    """largest / 127, where 127 of them neither overflow nor fall so far short of the largest that it would need a 128th."""
+    exact = largest / LARGEST
+    if dtype == np.float32 and ((exact > 0) & (exact < np.finfo(dtype).tiny)).any():
+        dtype = np.float64
+    scale = exact.astype(dtype)
+    with np.errstate(over="ignore"):
+        scale = np.where(np.isinf(scale * LARGEST), np.nextafter(scale, 0), scale)
+    coarse = (largest > 0) & (scale < np.finfo(dtype).tiny)
+    return np.where(coarse & (scale * LARGEST < largest), np.nextafter(scale, np.inf, dtype=dtype), scale)
 
 
 def dequantize(quantized: Quantized) -> Float[Array, "..."]:
@@ -51,9 +66,13 @@ def dequantize(quantized: Quantized) -> Float[Array, "..."]:
 
 def error(x: Float[Array, "..."], quantized: Quantized) -> Error:
     """max|x − x̂| and ‖x − x̂‖ / ‖x‖ (0 where x is 0)"""
-    difference = x - dequantize(quantized)
-    size = float(np.linalg.norm(x))
-    return Error(float(np.abs(difference).max()), float(np.linalg.norm(difference)) / size if size else 0.0)
+    x, back = x.astype(np.float64), dequantize(quantized).astype(np.float64)
+    difference, largest = x - back, np.abs(x).max()
+    if not largest:
+        return Error(float(np.abs(difference).max()), 0.0)
+    # by the largest, so that no square overflows or vanishes
+    relative = np.linalg.norm(difference / largest) / np.linalg.norm(x / largest)
+    return Error(float(np.abs(difference).max()), float(relative))
 
 
 def quantized_linear(

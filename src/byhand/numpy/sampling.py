@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..parameters import check_floats
 from .softmax import softmax
 
 Array = np.ndarray
@@ -20,9 +21,11 @@ def probabilities(
     """p = softmax(z / temperature), over the tokens that top_k and then top_p leave
 
     Temperature below 1 sharpens the distribution, above 1 it flattens it. top_k keeps the k likeliest tokens. top_p
-    keeps the smallest set of likeliest tokens whose probabilities, among what top_k left, add up to at least p.
-    Raises ValueError for a temperature that is not above 0, a k that is not a whole number of at least 1, a p outside
-    (0, 1], and logits that are NaN or +∞ or all −∞.
+    keeps the smallest set of likeliest tokens whose probabilities, among what top_k left, add up to at least p, but for
+    rounding: three of six equal ones are a half. The likeliest are those of the largest logits, also where rounding has made
+    two probabilities one; of equal logits the first.
+    Raises ValueError for logits that are not float32 or float64, NaN or +∞ or all −∞, a temperature that is not above 0, a k
+    that is not a whole number of at least 1, and a p outside (0, 1].
     Sources: Fan et al. 2018 for top-k, Holtzman et al. 2020 for top-p.
     """
     _check_logits(logits)
@@ -32,9 +35,9 @@ def probabilities(
         scaled = (logits - logits.max(axis=-1, keepdims=True)) / temperature
     p, _ = softmax(scaled)
     if top_k is not None:
-        p, _ = softmax(scaled, top_k_mask(p, top_k))
+        p, _ = softmax(scaled, top_k_mask(logits, top_k))
     if top_p is not None and top_p < 1:
-        p, _ = softmax(scaled, top_p_mask(p, top_p))
+        p, _ = softmax(scaled, _mass_mask(p, top_p, np.argsort(-np.where(p > 0, logits, -np.inf), axis=-1, kind="stable")))
     return p
 
 
@@ -46,12 +49,18 @@ def top_k_mask(p: Float[Array, "... vocab"], k: int) -> Bool[Array, "... vocab"]
 
 
 def top_p_mask(p: Float[Array, "... vocab"], mass: float) -> Bool[Array, "... vocab"]:
-    """True at the largest entries, up to and with the one at which their sum reaches the mass"""
-    order = _descending(p)
+    """True at the largest entries, up to and with the one at which their sum reaches the mass, but for rounding; of equal ones the first"""
+    return _mass_mask(p, mass, _descending(p))
+
+
+def _mass_mask(p, mass, order):
     sorted_p = np.take_along_axis(p, order, axis=-1)
-    before = sorted_p.cumsum(axis=-1) - sorted_p
+    before = np.zeros(p.shape)  # what the entries in front add up to, in float64 whatever p is
+    before[..., 1:] = sorted_p[..., :-1].cumsum(axis=-1, dtype=np.float64)
+    # each p was rounded, and so was each of the sums
+    rounding = 4 * np.finfo(p.dtype).eps + np.finfo(np.float64).eps * np.arange(p.shape[-1])
     mask = np.empty(p.shape, bool)
-    np.put_along_axis(mask, order, (before < mass) & (sorted_p > 0), axis=-1)
+    np.put_along_axis(mask, order, (before < mass * (1 - rounding)) & (sorted_p > 0), axis=-1)
     return mask
 
 
@@ -70,8 +79,9 @@ def sample(
     if not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng was {type(rng).__name__}; it must be a numpy.random.Generator, as np.random.default_rng(seed) gives")
     p = probabilities(logits, temperature, top_k, top_p)
-    running = p.cumsum(axis=-1)
-    u = rng.random((*p.shape[:-1], 1)) * running[..., -1:]  # the sum is 1 but for rounding
+    running = p.cumsum(axis=-1, dtype=np.float64)
+    whole = running[..., -1:]  # 1 but for rounding
+    u = np.minimum(rng.random((*p.shape[:-1], 1)) * whole, np.nextafter(whole, 0))
     return (running > u).argmax(axis=-1)
 
 
@@ -80,6 +90,7 @@ def _descending(p):
 
 
 def _check_logits(logits):
+    check_floats({"logits": logits})
     if logits.ndim < 1 or not logits.shape[-1]:
         raise ValueError(f"logits had shape {logits.shape}; it must be (..., vocab)")
     top = logits.max(axis=-1)

@@ -24,5 +24,12 @@ def adam(
 
 
 def schedule(optimizer: torch.optim.Optimizer, d_model: int, warmup: int = 4000) -> torch.optim.lr_scheduler.LambdaLR:
-    """The rate of step t is the optimizer's lr times noam(t): call .step() after each step of the optimizer."""
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: noam(done + 1, d_model, warmup))
+    """The rate of step t is the optimizer's lr times noam(t): call .step() after each step of the optimizer.
+
+    Steps are counted by the optimizer's own state. To go on with a run, make the optimizer and load its state, then make the schedule, or make both
+    and load both: either way the next step has the rate that comes next.
+    """
+    done = max((int(state["step"]) for state in optimizer.state.values() if "step" in state), default=0)
+    for group in optimizer.param_groups:
+        group.setdefault("initial_lr", group["lr"])
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: noam(done + 1, d_model, warmup), last_epoch=done - 1)

@@ -15,7 +15,8 @@ def agreement(a: Any, b: Any, bound: float = 1e-12, names: tuple[str, str] = ("N
     """max|a - b| / max(max|a|, max|b|, 1e-3) ≤ bound, or an AssertionError with the worst entry's name, place and values.
 
     a, b: arrays, torch tensors, SymPy matrices, numbers, or dicts of them with the same keys. Prints the bound that holds,
-    never the residual, which differs from processor to processor.
+    never the residual, which differs from processor to processor. What is too small to tell (measure.Difference.holds) is said to be
+    so, and an AssertionError where nothing else was compared. An array of zeros in its own right is the claim that the other is 0.
     """
     if not 0 < bound < 1:
         raise ValueError(f"bound was {bound!r}; it must lie between 0 and 1")
@@ -28,10 +29,15 @@ def agreement(a: Any, b: Any, bound: float = 1e-12, names: tuple[str, str] = ("N
             f"{names[0]} and {names[1]} differ by more than {bound_text(bound)}, most at {where}: "
             f"{names[0]} {x:.15g}, {names[1]} {y:.15g} (measure {error:.2g})"
         )
+    zero = not isinstance(a, Mapping) and not (np.any(f.as_array(a) != 0) and np.any(f.as_array(b) != 0))
+    small = [key for key in apart if not zero and apart[key].holds(bound) is None]
+    if len(small) == len(apart):
+        raise AssertionError(f"{names[0]} and {names[1]} lie both below {measure.FLOOR:g}, {measure.TOO_SMALL}: the larger has size {apart[worst].size:.2g}")
     entries = sum(f.as_array(x).size for _, x, _ in _pairs(a, b))
     count = f"{entries} entries" if entries != 1 else "1 entry"
     if len(apart) > 1:
-        count = f"{len(apart)} arrays, {count}"
+        # how many depends on the processor, where rounding is as large as they are
+        count = f"{len(apart)} arrays, {count}" + (f"; some {measure.TOO_SMALL}" if small else "")
     subject = f"{what}: " if what else ""
     return Written(f"{subject}{names[0]} and {names[1]} agree within {bound_text(bound)} ({count})", value=bound)
 
