@@ -39,6 +39,8 @@ def main(argv: list[str] | None = None) -> int:
 
     evaluate = command("evaluate", _evaluate, "translate held-out sentences and list the errors")
     evaluate.add_argument("--model", type=Path, default=TRAINED, help="the folder of a trained model (the committed one)")
+    evaluate.add_argument("--run", dest="folder", type=Path, help="score a checkpoint of this run instead of a model")
+    evaluate.add_argument("--step", type=int, help="the step of the checkpoint")
     evaluate.add_argument("--out", type=Path, help="a JSON file for the result")
     evaluate.add_argument("--number", type=int, default=5000, help="how many numbers of the test part (5000)")
     evaluate.add_argument("--date", type=int, default=1500, help="how many dates of each format (1500)")
@@ -79,8 +81,12 @@ def _translate(options):
 
 def _evaluate(options):
     from . import results
+    from .model import Translator
 
-    found = results.evaluation(options.model, {"number": options.number, "long date": options.date, "full date": options.date}, options.beam)
+    if (options.folder is None) != (options.step is None):
+        raise ValueError("--run and --step name a checkpoint together; one of them was missing")
+    translator = Translator.load(options.model) if options.folder is None else results.of_checkpoint(options.folder, options.step)
+    found = results.evaluation(translator, {"number": options.number, "long date": options.date, "full date": options.date}, options.beam)
     print(results.evaluation_text(found))
     if options.out:
         results.write(options.out, found)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import align
+from . import align, checkpoint
 from .data import examples, pairs
 from .evaluate import score, translations
 from .model import Translator, save
@@ -26,9 +26,15 @@ def read(name: str) -> dict:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def evaluation(model: str | Path, counts: dict[str, int], width: int = 1, seed: int = 2) -> dict:
+def of_checkpoint(folder: str | Path, step: int) -> Translator:
+    """The weights of one checkpoint of a finished run, not averaged with others."""
+    whole = Translator.load(Path(folder) / "model")
+    weights = checkpoint.load(Path(folder) / "checkpoints" / f"step-{step:08d}").weights
+    return Translator({name: value.numpy() for name, value in weights.items()}, whole.config, whole.source, whole.target)
+
+
+def evaluation(translator: Translator, counts: dict[str, int], width: int = 1, seed: int = 2) -> dict:
     """Exact translations and token accuracy for each kind of the test part, every error, and for each head its agreement with the rule."""
-    translator = Translator.load(model)
     module = torch_module(translator)
     kinds, errors = {}, []
     heads = np.zeros((translator.config.n_layers, translator.config.n_heads), int)

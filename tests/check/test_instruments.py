@@ -196,3 +196,33 @@ def test_a_slice_that_fails():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# ---- the loss before the first step ----
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_loss_at_start(rng, tied):
+    """A tied table, after rows scaled by √d, makes an untrained model say its input; an output matrix of its own does not."""
+    config = Config(d_model=64, n_heads=4, d_ff=64, n_layers=1, source_vocab=1, target_vocab=50, norm="pre", tied=tied)
+    tokens = rng.integers(0, 50, (8, 13))
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    logits = decoder.forward(decoder.init(config, 0), config, inputs).logits
+    report = instruments.loss_at_start(logits, targets, inputs)
+    if tied:
+        assert [row.name for row in report.failures] == ["loss", "likeliest token"]
+        assert "above it" in said(report) and "repeats" in report.failures[1].verdict
+    else:
+        report.require()
+        assert "about a fair guess" in report.rows[0].verdict
+
+
+def test_loss_at_start_that_knows_answers(rng):
+    targets = rng.integers(0, 7, (2, 5))
+    known = 5.0 * np.eye(7)[targets]
+    assert "below it" in said(instruments.loss_at_start(known, targets))
+    instruments.loss_at_start(0 * known, targets).require()
+    with pytest.raises(ValueError, match="targets had shape"):
+        instruments.loss_at_start(known, targets[:, :3])
+    with pytest.raises(ValueError, match="inputs had shape"):
+        instruments.loss_at_start(known, targets, targets[:, :3])

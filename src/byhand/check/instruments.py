@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
+
+from byhand.numpy.loss import cross_entropy
 
 from .measure import as_floats
 from .memory import size_text
@@ -62,6 +64,37 @@ def overlap(training: Iterable[Any], validation: Iterable[Any]) -> Report:
         where = f"example {places[0]}" + (f" and {len(places) - 1} more" if len(places) > 1 else "")
         row = Row("validation", False, len(places) / len(held_out), where, f"{len(places)} of {len(held_out)} examples are in the training set too")
     return _report("training against validation", [row])
+
+
+# ---- a loss that is wrong before the first step -------------------------------------------------
+
+
+def loss_at_start(
+    logits: Float[Array, "batch time vocab"], targets: Int[Array, "batch time"], inputs: Int[Array, "batch time"] | None = None, allowed: float = 0.75
+) -> Report:
+    """|L − ln V| ≤ allowed for a model that has learned nothing: it should guess about evenly
+
+    Above ln V it is sure of something wrong before it has seen anything; below, it knows the answers already. With `inputs` the commonest
+    reason is looked for: the likeliest next token is the input itself (a tied output table after rows scaled by √d).
+    Raises ValueError where the shapes do not fit.
+    """
+    logits, targets = as_floats(logits, "logits"), np.asarray(targets)
+    if logits.ndim != 3 or targets.shape != logits.shape[:2] or not targets.size:
+        raise ValueError(f"targets had shape {targets.shape} beside logits of {logits.shape}; they must be (batch, time) and (batch, time, vocab)")
+    if inputs is not None and np.shape(inputs) != targets.shape:
+        raise ValueError(f"inputs had shape {np.shape(inputs)}; it must be the targets', {targets.shape}")
+    loss, _ = cross_entropy(logits, targets)
+    fair = np.log(logits.shape[-1])
+    off = loss - fair
+    wrong = "above it: sure of something wrong" if off > 0 else "below it: it knows answers already"
+    side = "about a fair guess" if abs(off) <= allowed else wrong
+    rows = [Row("loss", bool(abs(off) <= allowed), abs(off), "", f"{loss:.2f}, ln V is {fair:.2f}: {side}")]
+    if inputs is not None:
+        copies = (logits.argmax(axis=-1) == np.asarray(inputs)).mean()
+        fine = copies <= 0.5
+        repeats = "" if fine else ": it repeats what it reads"
+        rows.append(Row("likeliest token", bool(fine), None, "", f"the input itself at {_percent(copies)} of the places{repeats}"))
+    return _report("before the first step", rows)
 
 
 # ---- NaN ----------------------------------------------------------------------------------------
