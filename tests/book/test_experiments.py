@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from byhand.numpy import attention
+from byhand.worked import by_hand
 from byhand.worked.experiments import AttentionTable, DepthPlot
 
 PAGE = """<!DOCTYPE html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8"><title>Experiments</title>
@@ -250,3 +251,43 @@ def test_refuses_arrays(choices, complaint):
 def test_refuses_depths(choices, complaint):
     with pytest.raises(ValueError, match=complaint):
         DepthPlot(**choices)
+
+
+# ---- a number to type ---------------------------------------------------------------------------
+
+
+ANSWERS = {
+    "0.072": "Right: 0.072.",
+    " 0,0723 ": "Right: 0.072.",
+    "7.2 %": "Right: 0.072.",
+    "0.071": "Right: 0.072.",
+    "−0.072": "Not yet: the number is right, its sign is the other one.",
+    "0.534": "Not yet: this is what comes out when the row of <bos> is taken.",
+    "0.72": "Not yet: the digits are right, the point stands elsewhere.",
+    "0.07": "So far so good: give 3 decimals.",
+    "0.5": "Not yet. The line above has been worked in the same way; set yours beside it.",
+    "": "Type a number first.",
+    "am": "“am” is not a number: write it like 0.250.",
+    "<b>1</b>": "“<b>1</b>” is not a number: write it like 0.250.",
+    "1/0": "“1/0” is not a number: write it like 0.250.",
+    "NaN": "“NaN” is not a number: write it like 0.250.",
+    "1e999": "“1e999” is not a number: write it like 0.250.",
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_typed_number_gets_its_verdict(show, theme):
+    page = show(by_hand("p(am)?", 0.0723294, slips={"the row of <bos> is taken": 0.534447}), theme=theme, viewport={"width": 390, "height": 800})
+    field, said = page.get_by_role("textbox", name="Your answer"), page.get_by_role("status")
+    for typed, words in ANSWERS.items():
+        field.fill(typed)
+        field.press("Enter")
+        assert said.inner_text() == words
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_without_scripts_the_answer_can_be_opened(show):
+    page = show(by_hand("p(am)?", 0.0723294), java_script_enabled=False)
+    assert page.get_by_role("textbox").count() == 0
+    page.get_by_text("Show the answer").click()
+    assert page.get_by_text("0.072", exact=True).is_visible()

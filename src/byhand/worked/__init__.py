@@ -1,5 +1,6 @@
 """From arrays to written-out arithmetic and pictures: what a cell returns shows LaTeX in a notebook and text in a terminal."""
 
+from byhand.worked.by_hand import by_hand
 from byhand.worked.diagram import Around, Box, diagram
 from byhand.worked.display import Written, table
 from byhand.worked.graphs import reversed_graph, reversed_model
@@ -25,6 +26,7 @@ __all__ = [
     "agreement",
     "architecture",
     "bars",
+    "by_hand",
     "diagram",
     "document_figures",
     "heatmap",
