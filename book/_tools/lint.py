@@ -16,7 +16,7 @@ from pathlib import Path
 MACHINE_PATH = re.compile(r"(?<![\w./:-])(?:/(?:home|Users|root|tmp|work|mnt|private|opt|var)/[\w.-]+|[A-Z]:\\\\?[\w.-]+)")
 # Only Sphinx knows its roles for links; elsewhere they lead nowhere or show as they are written.
 SPHINX_ROLE = re.compile(r"\{(?:doc|term|ref|numref|any|cite(?::\w+)?)\}`[^`]*`")
-# What each tag folds on the site, and by which names JupyterLab and VS Code know it.
+# What each tag folds on the site, and by which names JupyterLab knows it. (GitHub and VS Code fold nothing.)
 FOLDS = {"hide-cell": ("source_hidden", "outputs_hidden"), "hide-input": ("source_hidden",), "hide-output": ("outputs_hidden",)}
 
 

@@ -6,7 +6,7 @@ Cell ids follow from the cells' text, execution counts run from 1, streams are j
 the run (timings, versions, window settings) is dropped.
 
 What only Sphinx would understand is written so that JupyterLab, GitHub and VS Code show it too: Sphinx's roles become ordinary links
-(links.py), what the hide-... tags fold is folded there as well, and the page's place in the training step is a picture under its title.
+(links.py), what the hide-... tags fold is folded in JupyterLab as well, and the page's place in the training step is a picture under its title.
 """
 
 import functools
