@@ -2,7 +2,7 @@
 
 Two lines like those of an underground railway: the encoder above, the decoder below, and the memory that joins them. The
 page's own stops are filled; the arrows run forward, or backward on the pages about gradients. Each stop leads to the first
-page about it in the same direction.
+page about it in the same direction; below it stands the way into the live step at the page's first stop.
 
 Elsewhere than on the site a page shows a picture of its map, without links: the normaliser draws it into book/maps and names it
 under the title. On the site the map stands in the picture's place.
@@ -10,6 +10,7 @@ under the title. On the site the map stands in the picture's place.
 
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import yaml
 from docutils import nodes
@@ -40,6 +41,7 @@ class Map:
             for name, stop in stops.items()
         }
         self.memory = data["memory"]
+        self.live = f"book/{data['live']}" if "live" in data else None
         self.pages = {f"book/{page}": place for page, place in data["pages"].items()}
         for page, place in self.pages.items():
             unknown = set(place["at"]) - set(self.stops)
@@ -50,6 +52,16 @@ class Map:
         """The first page about a stop, in this direction if there is one."""
         pages = [(place["direction"] != direction, page) for page, place in self.pages.items() if stop in place["at"]]
         return min(pages, key=lambda pair: pair[0])[1] if pages else None
+
+    def live_stage(self, page):
+        """The stage at which the map of a page leads into the live step; None where it does not."""
+        place = self.pages[page]
+        stages = place.get("live") or next((self.stops[name]["live"] for name in place["at"] if "live" in self.stops[name]), None)
+        if stages is None:
+            return None
+        if isinstance(stages, str):
+            return f"d:{stages}" if place["direction"] == "backward" and "live" not in place else stages
+        return stages[place["direction"] == "backward"]
 
     def caption(self, place):
         """The place in words: 'Forward, encoder: self-attention'."""
@@ -63,10 +75,12 @@ class Map:
 def draw(step, page, link):
     """The map as HTML. `link` gives the address of a page, seen from this one."""
     place = step.pages[page]
+    stage = step.live_stage(page) if step.live else None
+    live = f' · <a href="{escape(link(step.live))}#at={quote(stage)}">its numbers, live</a>' if stage else ""
     return (
         f'<nav class="step-map {place["direction"]}" aria-label="Place in the training step">\n'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" xmlns="http://www.w3.org/2000/svg">\n{lines_and_stops(step, page, link)}\n</svg>\n'
-        f"<p>{escape(step.caption(place))}</p>\n</nav>\n"
+        f"<p>{escape(step.caption(place))}{live}</p>\n</nav>\n"
     )
 
 
@@ -152,7 +166,7 @@ def take_out_picture(app, doctree):
 
 
 def check_pages(app, env):
-    for page in sorted(set(env.step_map.pages) - env.found_docs):
+    for page in sorted({*env.step_map.pages, *filter(None, [env.step_map.live])} - env.found_docs):
         log.warning("%s names a page that is not in the book: %s", MAP, page, type="book")
 
 

@@ -149,6 +149,21 @@ def test_map(build):
     assert 'href="../page.html"' in other and 'href="appendix/running.html"' in page
 
 
+def test_the_map_leads_into_the_live_step(build):
+    """At the stage of the page's first stop: its gradient on a backward page, unless the stop or the page names another."""
+    stops = MAP.replace("name: self-attention}", "name: self-attention, live: layer.weights}").replace("name: loss}", "name: loss, live: [loss, d:z]}")
+    live = f"live: appendix/running\n{stops}"
+    for change, stage in (
+        ("", "#at=layer.weights"), ("{at: [attention], direction: backward}", "#at=d%3Alayer.weights"), ("{at: [loss], direction: backward}", "#at=d%3Az"),
+        ("{at: [], direction: update, note: x, live: w}", "#at=w"), ("{at: [embedding], direction: forward}", None),
+    ):  # fmt: skip
+        out, warnings = build(files={"book/map.yml": live.replace("page: {at: [attention], direction: forward}", f"page: {change}") if change else live})
+        page = (out / "book/page.html").read_text()
+        assert not warnings and ("its numbers, live" in page) == (stage is not None)
+        assert stage is None or f'href="appendix/running.html{stage}"' in page
+    assert "not in the book: book/gone" in build(files={"book/map.yml": live.replace("live: appendix/running", "live: gone")})[1]
+
+
 def test_map_with_an_unknown_page_is_refused(build):
     assert "not in the book: book/gone" in build(files={"book/map.yml": MAP + "  gone: {at: [loss], direction: forward}\n"})[1]
 

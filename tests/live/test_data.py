@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from byhand.live import step
 from byhand.live.data import data, script
 from byhand.live.questions import RATES
 
-STEP = Path(__file__).parents[2] / "book/step"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +37,14 @@ def test_words_speak_of_their_own_letters(stored):
     assert all(len(axes[name].split(",")) == len(pattern.split(",")) for name, pattern in gradient_axes.items())
 
 
-def test_pages_that_explain_exist(stored):
-    pages = set(stored["pages"].values()) | {page for room in stored["rooms"] for page in room["pages"]}
-    assert not [page for page in pages if not (STEP / f"{page}.ipynb").is_file()]
-    assert set(stored["pages"]) <= {name for name, *_ in stored["stages"]} | stored["leaves"].keys()
+def test_rooms_are_stops_of_the_map(stored):
+    """And the map leads into the live step at stages that there are."""
+    placed = yaml.safe_load((ROOT / "book/map.yml").read_text("utf-8"))
+    stops = placed["stops"]["encoder"] | placed["stops"]["decoder"]
+    assert {room["stop"] for room in stored["rooms"]} <= stops.keys()
+    named = [stage for stop in stops.values() for stage in np.ravel(stop["live"])]
+    named += [stage for page in placed["pages"].values() for stage in (page.get("live"), *page.get("explains", [])) if stage]
+    assert set(named) <= {name for name, *_ in stored["stages"]} | stored["leaves"].keys()
 
 
 def test_operands_exist_and_patterns_fit(stored):

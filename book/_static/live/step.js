@@ -342,5 +342,5 @@ function lossAfter(graph, values) {
   return evaluate(graph, leaves, ["loss", 0, 0]).loss[0];
 }
 
-window.byhandFormulas = { parse, load, evaluate, explain, uses, zeroCause, isZero, changed, firstBad, flat, unflat, symbol, homeOf, bare, meter, promise, lossAfter };
+window.byhandFormulas = { parse, load, evaluate, explain, uses, zeroCause, isZero, changed, firstBad, flat, unflat, envOf, symbol, homeOf, bare, meter, promise, lossAfter };
 })();

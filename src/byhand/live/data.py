@@ -8,7 +8,7 @@ from .. import toy
 from .formulas import Arrays
 from .questions import RATES, TINY, Question, Variant, questions
 from .step import VIA, ZERO, Switches, leaf_axes, leaves, rules, sizes, stages, weight_axes
-from .words import PAGES, home, labels, rooms
+from .words import home, labels, rooms
 
 
 def data() -> dict:
@@ -46,7 +46,6 @@ def data() -> dict:
         "weights": list(weight_axes()),
         "labels": labels(),
         "rooms": rooms(),
-        "pages": PAGES,
         "homes": {s.name: home(s.name) for s in plain if home(s.name) != s.name.removeprefix("d:").removeprefix("new:")},
         "via": VIA,
         "zero": ZERO,
@@ -57,9 +56,9 @@ def data() -> dict:
     }
 
 
-def script() -> str:
-    """The data as a script that pages opened from a file can load too."""
-    return "// Written by `python -m byhand.live`; do not edit.\nwindow.byhandStep = " + json.dumps(data(), ensure_ascii=False, separators=(",", ":")) + ";\n"
+def script(**more) -> str:
+    """The data, and whatever else is given by name, as a script that pages opened from a file can load too."""
+    return "// Written by `python -m byhand.live`.\nwindow.byhandStep = " + json.dumps(data() | more, ensure_ascii=False, separators=(",", ":")) + ";\n"
 
 
 def flat(values: Arrays) -> dict[str, list[float]]:

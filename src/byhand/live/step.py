@@ -51,8 +51,8 @@ RULES = {
         'when("masked", mask, exp(z) / sum(@: when("masked", mask, exp(z))))',
     ),
     "softmax backward": ("its share, times how far its gradient lies above the row's weighted mean", "p * (d - sum(@: p * d))"),
-    "relu": ("itself if above 0, else 0", 'when("the unit is not above 0", x > 0, x)'),
-    "gate": ("let through where the unit was above 0", 'when("gate closed: the unit was not above 0", x > 0, d)'),
+    "relu": ("itself if above 0, else 0", 'when("not above 0", x > 0, x)'),
+    "gate": ("let through where the unit was above 0", 'when("gate closed", x > 0, d)'),
     "smoothed target": ("1 for the wanted word, with a little for all", "(1 - s) * is(y = #1) + s / size(v)"),
     "p minus q": ("the probability minus the target, times the weight of the position", "w * (p - q)"),
     "cross-entropy": (

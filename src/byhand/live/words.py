@@ -1,6 +1,6 @@
 """What readers call the stages, and where each stands on the live page."""
 
-from .step import NORMS, weight_axes
+from .step import NORMS
 
 ORDINALS = ("first", "second", "third")
 
@@ -90,62 +90,53 @@ ATTENTION = ["q", "k", "v", "scores", "weights", "mixed", "concat", "out"]
 
 
 def rooms() -> list[dict]:
-    """The rooms of both columns, from the top down: title, stages, weights, what else is given, and the pages forward and backward.
+    """The rooms of both columns, from the top down: title, stages, weights, what else is given, and the stop on the book's map.
 
     A stage and a weight stand in one room each; what is given may be read in several.
     """
 
-    def room(line, title, forward, backward, stages, weights=(), given=()):
-        return dict(line=line, title=title, pages=[forward, backward], stages=stages, weights=list(weights), given=list(given))
+    def room(line, title, stop, stages, weights=(), given=()):
+        return dict(line=line, title=title, stop=stop, stages=stages, weights=list(weights), given=list(given))
 
-    def attention(line, name, title, pages):
+    def attention(line, name, title, stop):
         weights = [f"{name}.w_{w}" for w in "qkvo"]
-        return room(line, title, *pages, [f"{name}.{part}" for part in ATTENTION], weights, ["causal_mask" if "masked" in title else "source_mask", "root_d_k"])
+        mask = "causal_mask" if "masked" in title else "source_mask"
+        return room(line, title, stop, [f"{name}.{part}" for part in ATTENTION], weights, [mask, "root_d_k"])
 
-    def norm(line, i, pages, *last):
+    def norm(line, i, *last):
         n = f"{line}.0.norm_{i}"
         parts = [f"{line}.0.residual_{i}", *(f"{n}.{part}" for part in ("mean", "var", "normalised", "out")), *last]
-        return room(line, f"{ORDINALS[i - 1]} add and norm", *pages, parts, [f"{n}.gamma", f"{n}.beta"], ["eps"])
+        return room(line, f"{ORDINALS[i - 1]} add and norm", _stop(line, f"norm_{i}"), parts, [f"{n}.gamma", f"{n}.beta"], ["eps"])
 
-    def feed_forward(line, pages):
+    def feed_forward(line):
         n = f"{line}.0.feed_forward"
-        return room(line, "feed-forward", *pages, [f"{n}.{part}" for part in ("hidden", "active", "out")], [f"{n}.{w}" for w in ("w_1", "b_1", "w_2", "b_2")])
+        stages, weights = ([f"{n}.{part}" for part in parts] for parts in (("hidden", "active", "out"), ("w_1", "b_1", "w_2", "b_2")))
+        return room(line, "feed-forward", _stop(line, "feed_forward"), stages, weights)
 
     def words(line, name, tokens):
-        stages, walk = [f"{line}.embedded", f"{line}.input"], "22-encoder-walk" if line == "encoder" else "21-decoder-walk"
-        return room(line, "words and positions", "03-embeddings", walk, stages, [f"{name}_embedding"], [f"{line}.positions", tokens, "root_d_model"])
+        given = [f"{line}.positions", tokens, "root_d_model"]
+        return room(line, "words and positions", f"{name}_embedding", [f"{line}.embedded", f"{line}.input"], [f"{name}_embedding"], given)
 
-    walk, encoder = "21-decoder-walk", "22-encoder-walk"
     return [
-        room("decoder", "loss", "13-loss", "13-loss", ["loss", "q"], given=["targets", "scored", "smoothing", "lr"]),
-        room("decoder", "vocabulary", "12-vocabulary", "16-logits", ["probabilities", "logits"], ["output.w", "output.b"]),
-        norm("decoder", 3, ("11-third-norm", "18-layer-norm-backward"), "decoder.out"),
-        feed_forward("decoder", ("11-third-norm", "19-feed-forward-backward")),
-        norm("decoder", 2, ("10-cross-attention", walk)),
-        attention("decoder", "decoder.0.cross_attention", "cross-attention", ("10-cross-attention", "20-attention-backward")),
-        norm("decoder", 1, ("09-masked-attention", walk)),
-        attention("decoder", "decoder.0.self_attention", "masked self-attention", ("09-masked-attention", walk)),
+        room("decoder", "loss", "loss", ["loss", "q"], given=["targets", "scored", "smoothing", "lr"]),
+        room("decoder", "vocabulary", "vocabulary", ["probabilities", "logits"], ["output.w", "output.b"]),
+        norm("decoder", 3, "decoder.out"),
+        feed_forward("decoder"),
+        norm("decoder", 2),
+        attention("decoder", "decoder.0.cross_attention", "cross-attention", "cross_attention"),
+        norm("decoder", 1),
+        attention("decoder", "decoder.0.self_attention", "masked self-attention", "masked_attention"),
         words("decoder", "target", "decoder_input"),
-        norm("encoder", 2, ("08-feed-forward", encoder), "encoder.memory"),
-        feed_forward("encoder", ("08-feed-forward", encoder)),
-        norm("encoder", 1, ("07-add-and-norm", encoder)),
-        attention("encoder", "encoder.0.self_attention", "self-attention", ("06-attention", encoder)),
+        norm("encoder", 2, "encoder.memory"),
+        feed_forward("encoder"),
+        norm("encoder", 1),
+        attention("encoder", "encoder.0.self_attention", "self-attention", "self_attention"),
         words("encoder", "source", "source"),
     ]
 
 
-# Pages that explain one stage rather than its room.
-PAGES = {
-    "encoder.0.self_attention.q": "05-queries-keys-values",
-    "encoder.0.self_attention.k": "05-queries-keys-values",
-    "encoder.0.self_attention.v": "05-queries-keys-values",
-    "encoder.positions": "04-positions",
-    "decoder.positions": "04-positions",
-    "d:output.w": "17-output-layer",
-    "d:output.b": "17-output-layer",
-    "d:decoder.out": "17-output-layer",
-    "lr": "25-adam",
-} | {f"new:{name}": "25-adam" for name in weight_axes()}
+def _stop(line, name):
+    return name if line == "encoder" else f"decoder_{name}"
 
 
 def home(name: str) -> str:
