@@ -3,7 +3,8 @@
     ```{reference} byhand.numpy
     ```
 
-lists each module of the package with its public functions and classes: signature, docstring, and an entry in the index.
+lists each module of the package with its public functions and classes: signature, docstring, an entry in the index, and a link to the
+source, which is a page of the site, so that it opens without a network too.
 """
 
 import ast
@@ -11,9 +12,14 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 SOURCE = Path("src")
+PAGES = "_source"  # the folder of the pages that show a module's source
 
 
 def module_files(root, name):
@@ -76,7 +82,11 @@ class Reference(SphinxDirective):
             tree = ast.parse(file.read_text(encoding="utf-8"))
             lines = module_lines(tree, module)
             if lines:
-                sections.append(self.section(module, file, ast.get_docstring(tree) or "", lines))
+                section = self.section(module, file, ast.get_docstring(tree) or "", lines)
+                link_to_source(section, tree, "../" * self.env.docname.count("/") + source_page(module) + ".html")
+                sections.append(section)
+        metadata = self.env.metadata[self.env.docname]
+        metadata["reference"] = f"{metadata.get('reference', '')} {self.arguments[0]}"
         if not sections:
             raise self.error(f"{self.arguments[0]} has nothing public to list")
         return sections
@@ -90,6 +100,34 @@ class Reference(SphinxDirective):
         return node
 
 
+def source_page(module):
+    return f"{PAGES}/{module.replace('.', '/')}"
+
+
+def link_to_source(section, tree, page):
+    """Behind each signature a link to the line at which the definition starts, decorators included."""
+    starts = {}
+    for node in ast.walk(tree):
+        for item in [node, *getattr(node, "body", [])] if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(item, (ast.FunctionDef, ast.ClassDef)):
+                name = item.name if item is node else f"{node.name}.{item.name}"
+                starts[name] = min([item, *item.decorator_list], key=lambda part: part.lineno).lineno
+    for head in section.findall(addnodes.desc_signature):
+        link = nodes.reference("", "source", refuri=f"{page}#line-{starts[head['fullname']]}", internal=True, classes=["viewcode-link"])
+        head += link
+
+
+def source_pages(app):
+    """A page for each module that the reference lists: its source, every line with an anchor."""
+    names = " ".join(metadata.get("reference", "") for metadata in app.env.metadata.values()).split()
+    modules = {module for name in names for module in module_files(Path(app.srcdir), name)}
+    formatter = HtmlFormatter(linenos="inline", lineanchors="line", anchorlinenos=True, cssclass="highlight")
+    for module, file in sorted(modules):
+        code = highlight(file.read_text(encoding="utf-8"), PythonLexer(), formatter)
+        yield source_page(module), {"title": module, "body": f"<h1>{module}</h1>\n{code}"}, "page.html"
+
+
 def setup(app):
     app.add_directive("reference", Reference)
+    app.connect("html-collect-pages", source_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,9 +3,10 @@
 from importlib import import_module
 
 from .config import Config
+from .record import Record
 
 _SUBPACKAGES = ("check", "numpy", "sympy", "torch", "toy", "worked")
-__all__ = ["Config", *_SUBPACKAGES]
+__all__ = ["Config", "Record", *_SUBPACKAGES]
 
 
 def __getattr__(name):

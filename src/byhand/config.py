@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from numbers import Real
 
-NORMS = ("post", "pre")
+NORMS = {"post": False, "pre": True}  # whether the stack ends in a norm: a post-norm block has normalised its sum already
 NORM_KINDS = ("layer", "rms")
 POSITIONS = ("sinusoidal", "rope", "none")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swiglu")
@@ -80,6 +80,11 @@ class Config:
         if self.positions == "rope" and self.d_k % 2:
             raise ValueError(f"d_k was {self.d_k}; with rope it must be even (coordinates rotate in pairs)")
 
+    @property
+    def last_norm(self) -> bool:
+        """Whether the decoder stack normalises once more, after its last block."""
+        return NORMS[self.norm]
+
 
 def _positive_integer(name, value):
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
@@ -87,5 +92,5 @@ def _positive_integer(name, value):
 
 
 def _one_of(name, value, choices):
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} was {value!r}; it must be one of {', '.join(map(repr, choices))}")

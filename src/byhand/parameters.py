@@ -1,6 +1,7 @@
 """Every parameter's name and shape, and the check that a dict of arrays has just these."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,6 +14,12 @@ ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the 2017 encoder-decoder's parameters, in the order of its forward pass."""
     check_config(config)
+    return dict(_encoder_decoder_shapes(config))
+
+
+@lru_cache
+def _encoder_decoder_shapes(config):
+    _check_2017(config)
     d, vocab = config.d_model, config.target_vocab
     shapes = {"source_embedding": (config.source_vocab, d), "target_embedding": (vocab, d)}
     for side, attentions in (("encoder", ("self_attention",)), ("decoder", ("self_attention", "cross_attention"))):
@@ -29,13 +36,18 @@ def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 def decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the decoder-only stack's parameters, in the order of its forward pass."""
     check_config(config)
+    return dict(_decoder_shapes(config))
+
+
+@lru_cache
+def _decoder_shapes(config):
     shapes = {"embedding": (config.target_vocab, config.d_model)}
     for i in range(config.n_layers):
         shapes |= _prefixed(f"block.{i}.norm_1", norm_shapes(config))
         shapes |= _prefixed(f"block.{i}.attention", attention_shapes(config))
         shapes |= _prefixed(f"block.{i}.norm_2", norm_shapes(config))
         shapes |= _prefixed(f"block.{i}.feed_forward", feed_forward_shapes(config))
-    if config.norm == "pre":  # a post-norm block already ends in a norm
+    if config.last_norm:
         shapes |= _prefixed("norm", norm_shapes(config))
     return shapes | output_shapes(config)
 
@@ -44,6 +56,15 @@ def check_config(config: Config) -> None:
     """Raise ValueError for what is not a Config."""
     if not isinstance(config, Config):
         raise ValueError(f"config was {type(config).__name__}; it must be a byhand.Config")
+
+
+def _check_2017(config):
+    only = {
+        "norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none"), "n_kv_heads": (config.n_heads,),
+    }  # fmt: skip
+    for name, allowed in only.items():
+        if getattr(config, name) not in allowed:
+            raise ValueError(f"config.{name} was {getattr(config, name)!r}; the encoder-decoder of 2017 takes {' or '.join(map(repr, allowed))}")
 
 
 def attention_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -96,13 +117,15 @@ def draw(shapes: dict[str, tuple[int, ...]], seed: int, dtype=np.float64) -> dic
     return {name: start(name, shape).astype(dtype) for name, shape in shapes.items()}
 
 
-def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]], half: bool = False) -> None:
+def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]], half: bool = False, finite: bool = True) -> None:
     """Raise ValueError for the first unknown, missing, misshapen or non-finite parameter, by name; and for what check_floats refuses
 
-    half=True lets in half precision and mixtures, as PyTorch's floor does.
+    half=True lets in half precision and mixtures, as PyTorch's floor does; finite=False does not look at the numbers.
     """
     if not isinstance(params, dict):
         raise ValueError(f"params was {type(params).__name__}; it must be a dict of arrays")
+    if not finite and params.keys() == shapes.keys() and _one_kind(params) and all(params[name].shape == shape for name, shape in shapes.items()):
+        return
     for name in params:
         if name not in shapes:
             raise ValueError(f"parameter {name!r} is unknown; this model has {_some(shapes)}")
@@ -117,7 +140,7 @@ def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...
         if value.dtype.kind != "f":
             raise ValueError(f"parameter {name!r} had dtype {value.dtype}; it must be a floating-point array")
         # A sum of squares is quick; it can overflow, so only the slow look decides.
-        if not math.isfinite(np.vdot(value, value)) and not np.isfinite(value).all():
+        if finite and not math.isfinite(np.vdot(value, value)) and not np.isfinite(value).all():
             raise ValueError(f"parameter {name!r} holds a value that is not finite; every entry must be a finite number")
     if not half:
         check_floats(params, "parameter {!r}")
@@ -129,6 +152,8 @@ def check_floats(arrays: dict[str, np.ndarray], called: str = "{}", like: tuple[
     Half precision would have sums overflow at 65504 and Adam's ε round to 0; two precisions in one sum are most often a slip. called: how a
     message names one of them, as "the gradient of {!r}". like: what a call for other arrays of the same operation returned.
     """
+    if (kind := _one_kind(arrays)) and (like is None or kind == like[1]):
+        return like or (called.format(next(iter(arrays))), kind)
     for name, value in arrays.items():
         if not isinstance(value, np.ndarray):
             raise ValueError(f"{called.format(name)} was {type(value).__name__}; it must be a NumPy array")
@@ -138,6 +163,12 @@ def check_floats(arrays: dict[str, np.ndarray], called: str = "{}", like: tuple[
         if value.dtype != like[1]:
             raise ValueError(f"{called.format(name)} had dtype {value.dtype} and {like[0]} {like[1]}; all arrays of one call must share one")
     return like
+
+
+def _one_kind(arrays):
+    """The dtype, if all are NumPy arrays of one that is allowed: the usual case, seen quickly."""
+    kinds = {(type(value), getattr(value, "dtype", None)) for value in arrays.values()}
+    return next((dtype for dtype in FLOATS if kinds == {(np.ndarray, dtype)}), None)
 
 
 def _prefixed(prefix, shapes):

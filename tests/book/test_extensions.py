@@ -190,6 +190,10 @@ def test_reference_reads_the_source_without_importing_it(build):
         assert f'id="{anchor}"' in text
     assert "A room." in text and "x   the way in" in text and "_hidden" not in text
     assert "house.room.door" in (out / "genindex.html").read_text()
+    for line in (7, 18, 24):  # the function, the class, and its method
+        assert f'href="../../_source/house/room.html#line-{line}"' in text
+    source_page = (out / "_source/house/room.html").read_text()
+    assert 'id="line-18"' in source_page and "not_installed" in source_page and "_hidden" in source_page
 
 
 def test_reference_to_nothing_is_refused(build):

@@ -32,7 +32,7 @@ BROKEN = {
     # the norm on the stream instead of in the branch
     "decoder.pre_norm_block = decoder.post_norm_block": {"d2-s6-preblock", "d2-s6-residual-stream"},
     # a cached token is taken for the first one
-    "decoder._positions = lambda tokens, kv_cache: np.arange(tokens.shape[1])": {"d2-s10-cache-equality"},
+    "decoder.places = lambda tokens, kv_cache: np.arange(tokens.shape[1])": {"d2-s10-cache-equality"},
     "check.kv_bytes = lambda c, b, t, size: b * c.n_layers * t * c.n_heads * (c.d_k + c.d_v) * size": {
         "d2-kv-bytes", "d2-kv-1gib", "d2-s10-quantization", "d2-s13-shapes", "d2-s13-memory",
     },

@@ -5,7 +5,7 @@ import pytest
 
 from byhand import Config, check
 from byhand.check import instruments
-from byhand.numpy import attention, decoder, loss, optimizer, softmax
+from byhand.numpy import attention, decoder, layers, loss, optimizer, softmax
 
 CONFIG = Config(d_model=8, n_heads=2, d_ff=16, n_layers=2, source_vocab=1, target_vocab=7, norm="pre")
 
@@ -48,7 +48,7 @@ def test_a_missing_mask(rng, monkeypatch):
         return decoder.forward(params, CONFIG, tokens).logits
 
     assert check.causal_isolation(run, tokens, 7)
-    monkeypatch.setattr(decoder, "multi_head_attention", lambda *a: attention.multi_head_attention(*a[:8], False, *a[9:]))
+    monkeypatch.setattr(layers, "multi_head_attention", lambda *a: attention.multi_head_attention(*a[:8], False, *a[9:]))
     leaking = check.causal_isolation(run, tokens, 7)
     assert not leaking and leaking.failures[0].name == "a later token moves no earlier logits"
 

@@ -42,7 +42,7 @@ def _forward(change):
         out = transformer.forward(*arguments)
         activations = {name: value.copy() for name, value in out.activations.items()}
         change(activations)
-        return out._replace(activations=activations)
+        return dataclasses.replace(out, recorded=activations)
 
     return forward
 
@@ -135,7 +135,7 @@ def test_a_query_with_no_key_has_weights_of_0():
             if name.endswith("weights") and value.shape[-1] == source.shape[1]:
                 activations[name] = value.copy()
                 activations[name][2] = 0
-        return out._replace(activations=activations)
+        return dataclasses.replace(out, recorded=activations)
 
     assert _report(case, forward=forward)["rows with every key masked are 0"].holds
     row = _report(case, forward=lambda p, c, s, d, s_lengths, t_lengths: transformer.forward(p, c, s, d, np.maximum(s_lengths, 1), t_lengths))[
@@ -200,7 +200,7 @@ def test_a_broken_decoder_forward_is_named(stage, place, row):
         out = decoder.forward(*arguments)
         activations = dict(out.activations, **{stage: out.activations[stage].copy()})
         activations[stage][place] += 1e-3
-        return out._replace(activations=activations)
+        return dataclasses.replace(out, recorded=activations)
 
     report = _report(toy.decoder(), forward=forward)
     assert not report[row].holds and report[row].where.startswith(stage)

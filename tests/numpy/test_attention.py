@@ -7,13 +7,13 @@ from byhand.check import agreement
 from byhand.numpy.attention import (
     attention,
     attention_backward,
-    attention_gradients,
     attention_mask,
     merge_heads,
     multi_head_attention,
     multi_head_attention_backward,
     split_heads,
 )
+from byhand.record import Record
 
 sizes = st.integers(1, 4)
 seeds = st.integers(0, 2**32 - 1)
@@ -94,8 +94,8 @@ def test_cross_attention_against_pytorch_and_central_differences(prove, batch, h
     inputs = {"x": rng.normal(size=(batch, t_q, d_model)), "memory": rng.normal(size=(batch, t_k, d_model))}
 
     def backward(dy, cache):
-        dx, dmemory, grads = multi_head_attention_backward(dy, cache)
-        return {"x": dx, "memory": dmemory} | grads
+        (dquery, dkey, dvalue), grads = multi_head_attention_backward(dy, cache)
+        return {"x": dquery, "memory": dkey + dvalue} | grads
 
     prove(
         lambda x, memory, **w: multi_head_attention(x, memory, *w.values(), heads, mask, causal),
@@ -109,8 +109,8 @@ def test_self_attention_adds_its_three_uses_of_x(prove, batch, heads, time, d_mo
     mask, causal = _mask(kind, rng, batch, heads, time, time)
 
     def backward(dy, cache):
-        dx, dmemory, grads = multi_head_attention_backward(dy, cache)
-        return {"x": dx + dmemory} | grads
+        (dquery, dkey, dvalue), grads = multi_head_attention_backward(dy, cache)
+        return {"x": dquery + dkey + dvalue} | grads
 
     prove(
         lambda x, **w: multi_head_attention(x, x, *w.values(), heads, mask, causal),
@@ -155,11 +155,12 @@ def test_what_is_masked_is_exactly_0_forward_and_backward():
     q, k, v = (rng.normal(size=(2, 2, 5, 3)) for _ in range(3))
     real = np.array([5, 3])[:, None, None, None] > np.arange(5)
     y, cache = attention(q, k, v, real, causal=True)
-    gradients = attention_gradients(rng.normal(size=y.shape), cache)
+    record = Record()
+    _, dk, dv = attention_backward(rng.normal(size=y.shape), cache, record)
     hidden = ~np.broadcast_to(real & np.tri(5, dtype=bool), cache.weights.shape)
-    assert not cache.weights[hidden].any() and not gradients.scores[hidden].any()
-    assert gradients.weights[hidden].any()  # dA is not 0 there: softmax's backward is what stops it
-    assert not gradients.k[1, :, 3:].any() and not gradients.v[1, :, 3:].any()  # padding is a key for nobody
+    assert not cache.weights[hidden].any() and not record["scores"][hidden].any()
+    assert record["weights"][hidden].any()  # dA is not 0 there: softmax's backward is what stops it
+    assert not dk[1, :, 3:].any() and not dv[1, :, 3:].any()  # padding is a key for nobody
 
 
 def test_heads_are_blocks_of_columns_from_left_to_right():
@@ -176,10 +177,10 @@ def test_heads_do_not_share_their_columns():
     x = rng.normal(size=(2, 4, 6))
     y, cache = multi_head_attention(x, x, *weights.values(), 2)
     dy = rng.normal(size=y.shape)
-    _, _, both = multi_head_attention_backward(dy, cache)
+    _, both = multi_head_attention_backward(dy, cache)
     only_first = dict(weights, w_o=np.where(np.arange(6)[:, None] < 3, weights["w_o"], 0))
     _, cache = multi_head_attention(x, x, *only_first.values(), 2)
-    _, _, one = multi_head_attention_backward(dy, cache)
+    _, one = multi_head_attention_backward(dy, cache)
     assert agreement(one["w_q"][:, :3], both["w_q"][:, :3]) < 1e-12 and not one["w_q"][:, 3:].any()
 
 

@@ -33,7 +33,7 @@ def test_the_network_against_pytorch_and_central_differences(prove, leading, d_m
         hidden = inputs["x"] @ inputs["w_1"] + inputs["b_1"]
 
     def backward(dy, cache):
-        dx, grads = feed_forward_backward(dy, cache)
+        dx, grads, _ = feed_forward_backward(dy, cache)
         return {"x": dx} | grads
 
     prove(feed_forward, backward, lambda x, w_1, b_1, w_2, b_2: (x @ w_1 + b_1).relu() @ w_2 + b_2, inputs, seed)
@@ -55,7 +55,7 @@ def test_a_unit_off_on_every_row_gets_no_gradient_at_all():
     x, w_1, w_2 = rng.random((4, 3)), rng.random((3, 5)), rng.random((5, 3))
     b_1 = np.array([0, 0, -100.0, 0, 0])
     y, cache = feed_forward(x, w_1, b_1, w_2, np.zeros(3))
-    _, grads = feed_forward_backward(np.ones_like(y), cache)
+    _, grads, _ = feed_forward_backward(np.ones_like(y), cache)
     assert not grads["w_1"][:, 2].any() and grads["b_1"][2] == 0 and not grads["w_2"][2].any()
     assert grads["w_1"][:, [0, 1, 3, 4]].all()
 

@@ -9,10 +9,10 @@ from byhand.check import agreement
 from byhand.numpy.attention import (
     multi_head_attention,
     multi_head_attention_backward,
-    multi_head_attention_gradients,
     repeat_heads,
     sum_heads,
 )
+from byhand.record import Record
 
 RATIOS = ((1, 1), (2, 1), (4, 1), (4, 2), (6, 2), (6, 3), (3, 3))
 ratios = pytest.mark.parametrize(("n_heads", "n_kv_heads"), RATIOS)
@@ -26,8 +26,8 @@ def _inputs(rng, n_heads, n_kv_heads, batch, time, d=5, d_k=4, d_v=3):
 
 
 def _backward(dy, cache):
-    dx, dmemory, grads = multi_head_attention_backward(dy, cache)
-    return {"x": dx + dmemory, **grads}
+    (dquery, dkey, dvalue), grads = multi_head_attention_backward(dy, cache)
+    return {"x": dquery + dkey + dvalue, **grads}
 
 
 def _pytorch(n_heads, n_kv_heads, positions, mask):
@@ -102,11 +102,13 @@ def test_the_gradient_of_a_shared_head_is_the_sum_over_the_query_heads_in_sight(
     rng = np.random.default_rng(3)
     x, *weights = _inputs(rng, 4, 2, 2, 3).values()
     y, cache = multi_head_attention(x, x, *weights, 4, causal=True, n_kv_heads=2, positions=np.arange(3))
-    gradients = multi_head_attention_gradients(rng.normal(size=y.shape), cache)
-    assert gradients.attention.k.shape == (2, 4, 3, 4) and gradients.keys.shape == (2, 2, 3, 4)
-    assert agreement(gradients.attention.k[:, 0] + gradients.attention.k[:, 1], gradients.keys[:, 0]) < 1e-15
-    assert agreement(gradients.attention.v[:, 2] + gradients.attention.v[:, 3], gradients.values[:, 1]) < 1e-15
-    assert agreement((gradients.keys**2).sum(-1), (gradients.k_unrotated**2).sum(-1)) < 1e-13  # a rotation keeps lengths
+    record = Record()
+    multi_head_attention_backward(rng.normal(size=y.shape), cache, record)
+    each_k, each_v, k, v = (record[name] for name in ("k_per_query_head", "v_per_query_head", "k", "v"))
+    assert each_k.shape == (2, 4, 3, 4) and k.shape == (2, 2, 3, 4)
+    assert agreement(each_k[:, 0] + each_k[:, 1], k[:, 0]) < 1e-15
+    assert agreement(each_v[:, 2] + each_v[:, 3], v[:, 1]) < 1e-15
+    assert agreement((k**2).sum(-1), (record["k_unrotated"] ** 2).sum(-1)) < 1e-13  # a rotation keeps lengths
 
 
 @ratios

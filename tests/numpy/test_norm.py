@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from byhand.check import agreement, gradient_check
 from byhand.numpy.norm import layer_norm, layer_norm_backward
+from byhand.record import Record
 
 sizes = st.integers(1, 5)
 seeds = st.integers(0, 2**32 - 1)
@@ -28,11 +29,12 @@ def test_against_pytorch_and_central_differences(prove, leading, d, eps, seed):
 def test_rows_before_gain_and_bias_have_mean_0_and_variance_just_under_1():
     rng = np.random.default_rng(1)
     x, gamma, beta, eps = rng.normal(3, 2, (4, 5, 6)), rng.normal(size=6), rng.normal(size=6), 0.3
-    y, cache = layer_norm(x, gamma, beta, eps)
+    record = Record()
+    y, _ = layer_norm(x, gamma, beta, eps, record)
     rows, variance = (y - beta) / gamma, x.var(-1)
     np.testing.assert_allclose(rows.mean(-1), 0, atol=1e-12)
     np.testing.assert_allclose(rows.var(-1), variance / (variance + eps), atol=1e-12)
-    np.testing.assert_allclose(cache.var[..., 0], variance, atol=1e-12)  # divided by d, not d − 1
+    np.testing.assert_allclose(record["var"][..., 0], variance, atol=1e-12)  # divided by d, not d − 1
 
 
 def test_backward_takes_away_two_components_and_keeps_the_share_of_eps_in_one():

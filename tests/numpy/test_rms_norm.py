@@ -36,7 +36,7 @@ def test_the_formula_entry_by_entry_and_a_mean_square_of_one():
         square = sum(value * value for value in x[place]) / 5
         np.testing.assert_allclose(y[place], gamma * x[place] / np.sqrt(square + 1e-5), rtol=1e-14)
     np.testing.assert_allclose(np.square(rms_norm(x, gamma, 0.0)[1].normalised).mean(-1), 1, rtol=1e-14)
-    assert cache.mean_square.shape == (2, 3, 1)
+    assert cache.inverse_rms.shape == (2, 3, 1)
 
 
 def test_on_centred_rows_it_is_layer_norm():

@@ -4,6 +4,7 @@ import sympy as sp
 
 import byhand.numpy as bn
 import byhand.sympy as bs
+from byhand.record import Record
 
 PADDED = [[True, True, False], [True, True, False]]
 
@@ -25,12 +26,13 @@ def test_attention(sizes, choices, rng, assert_proved, assert_agrees):
     assert_proved(derived)
     q, k, v, dy = (rng.normal(size=shape) for shape in ((t_q, d_k), (t_k, d_k), (t_k, d_v), (t_q, d_v)))
     mask = np.array(choices["mask"]) if "mask" in choices else None
-    _, cache = bn.attention.attention(q[None, None], k[None, None], v[None, None], mask, choices.get("causal", False))
-    expected = {name: value[0, 0] for name, value in bn.attention.attention_gradients(dy[None, None], cache)._asdict().items()}
-    for name in "qkv":
-        assert_agrees(derived[f"d{name}"].numeric(q=q, k=k, v=v, dy=dy), expected[name])
-    assert_agrees(derived["dA"].numeric(v=v, dy=dy), expected["weights"])
-    assert_agrees(derived["dS"].numeric(S=cache.scores[0, 0], v=v, dy=dy), expected["scores"])
+    forth, back = Record(), Record()
+    _, cache = bn.attention.attention(q[None, None], k[None, None], v[None, None], mask, choices.get("causal", False), forth)
+    found = bn.attention.attention_backward(dy[None, None], cache, back)
+    for name, expected in zip("qkv", found, strict=True):
+        assert_agrees(derived[f"d{name}"].numeric(q=q, k=k, v=v, dy=dy), expected[0, 0])
+    assert_agrees(derived["dA"].numeric(v=v, dy=dy), back["weights"][0, 0])
+    assert_agrees(derived["dS"].numeric(S=forth["scores"][0, 0], v=v, dy=dy), back["scores"][0, 0])
 
 
 def test_a_masked_key_gets_nothing():
@@ -52,7 +54,8 @@ def test_x_through_all_three_paths(sizes, causal, rng, assert_proved, assert_agr
     x, w_q, w_k, w_v = (rng.normal(size=shape) for shape in ((time, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v)))
     dy, identity = rng.normal(size=(time, d_v)), np.eye(d_v)
     _, cache = bn.attention.multi_head_attention(x[None], x[None], w_q, w_k, w_v, identity, n_heads=1, causal=causal)
-    dx, dmemory, grads = bn.attention.multi_head_attention_backward(dy[None], cache)
+    (dx, dkey, dvalue), grads = bn.attention.multi_head_attention_backward(dy[None], cache)
+    dmemory = dkey + dvalue
     given = {"x": x, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
     assert_agrees(derived["dx"].numeric(**given), (dx + dmemory)[0])
     for name in ("w_q", "w_k", "w_v"):
@@ -67,7 +70,8 @@ def test_cross_attention_uses_its_memory_twice(sizes, rng, assert_proved, assert
     x, memory, dy = rng.normal(size=(t_q, d_model)), rng.normal(size=(t_k, d_model)), rng.normal(size=(t_q, d_v))
     w_q, w_k, w_v = rng.normal(size=(d_model, d_k)), rng.normal(size=(d_model, d_k)), rng.normal(size=(d_model, d_v))
     _, cache = bn.attention.multi_head_attention(x[None], memory[None], w_q, w_k, w_v, np.eye(d_v), n_heads=1)
-    dx, dmemory, _ = bn.attention.multi_head_attention_backward(dy[None], cache)
+    (dx, dkey, dvalue), _ = bn.attention.multi_head_attention_backward(dy[None], cache)
+    dmemory = dkey + dvalue
     given = {"x": x, "memory": memory, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
     assert_agrees(derived["dx"].numeric(**given), dx[0])
     assert_agrees(derived["dmemory"].numeric(**given), dmemory[0])

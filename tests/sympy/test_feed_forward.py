@@ -32,7 +32,7 @@ def test_feed_forward(sizes, rng, assert_proved, assert_agrees):
     shapes = {"x": (rows, d_model), "w_1": (d_model, d_ff), "b_1": (d_ff,), "w_2": (d_ff, d_model), "b_2": (d_model,)}
     given = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     dy = rng.normal(size=(rows, d_model))
-    dx, grads = bn.feed_forward.feed_forward_backward(dy, bn.feed_forward.feed_forward(**given)[1])
+    dx, grads, _ = bn.feed_forward.feed_forward_backward(dy, bn.feed_forward.feed_forward(**given)[1])
     for name, expected in ({"x": dx} | grads).items():
         assert_agrees(derived[f"d{name}"].numeric(**given, dy=dy), expected)
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from byhand.numpy import norm as np_norm
+from byhand.record import Record
 from byhand.torch.norm import LayerNorm, RMSNorm, layer_norm, rms_norm
-from byhand.torch.record import Record
 
 
 def both_ways(operation, *arguments):

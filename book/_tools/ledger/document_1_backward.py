@@ -6,7 +6,18 @@ from byhand import toy
 from byhand.numpy import attention, feed_forward, linear, loss, norm, transformer
 
 from . import claim, extra
-from .samples import by_complex_step, draw, largest, plain_attention, plain_feed_forward, plain_layer_norm, plain_softmax, value
+from .samples import (
+    attention_gradients,
+    by_complex_step,
+    draw,
+    largest,
+    plain_attention,
+    plain_feed_forward,
+    plain_layer_norm,
+    plain_softmax,
+    recorded,
+    value,
+)
 
 
 # ---- logits ----
@@ -108,7 +119,7 @@ def gated():
     _, cache = feed_forward.feed_forward(x, w_1, b_1, w_2, b_2)
     hidden = x @ w_1 + b_1
     witness = by_complex_step(lambda h: (dy * plain_feed_forward(h, np.eye(7), 0, w_2, b_2)).sum(), hidden)
-    return hidden, (dy @ w_2.T) * (hidden > 0), feed_forward.feed_forward_gradients(dy, cache).hidden, witness
+    return hidden, (dy @ w_2.T) * (hidden > 0), recorded(feed_forward.feed_forward_backward, dy, cache)[1].hidden, witness
 
 
 @claim("d1-bwd-ffn-formula")
@@ -127,8 +138,8 @@ def closed_gate():
 # ---- attention ----
 def attention_sample():
     q, k, v, dy = draw(1, 2, 3, 4), draw(1, 2, 5, 4), draw(1, 2, 5, 6), draw(1, 2, 3, 6)
-    _, cache = attention.attention(q, k, v)
-    return q, k, v, dy, cache.scores, cache.weights, attention.attention_gradients(dy, cache)
+    (_, cache), stages = recorded(attention.attention, q, k, v)
+    return q, k, v, dy, stages.scores, stages.weights, attention_gradients(dy, cache)
 
 
 @claim("d1-bwd-dv")
@@ -187,19 +198,19 @@ def query_weight_gradient():
         mixed = plain_attention(heads(x @ w_q), heads(x @ w_k), heads(x @ w_v))
         return (dy * (mixed.swapaxes(1, 2).reshape(1, 3, 4) @ w_o)).sum()
 
-    package = attention.multi_head_attention_gradients(dy, cache)
-    printed = x[0].T @ attention.merge_heads(package.attention.q)[0]
+    (_, package), stages = recorded(attention.multi_head_attention_backward, dy, cache)
+    printed = x[0].T @ attention.merge_heads(stages.q)[0]
     witness = by_complex_step(loss_with, w_q)
-    return largest(printed - witness, package.params["w_q"] - witness)
+    return largest(printed - witness, package["w_q"] - witness)
 
 
 @claim("d1-bwd-masked-zero", holds=lambda found: found["max_masked_weight"] == found["max_masked_score_gradient"] == 0)
 def masked_entries():
     q, k, v, dy = draw(1, 1, 4, 3), draw(1, 1, 4, 3, seed=1), draw(1, 1, 4, 3, seed=2), draw(1, 1, 4, 3, seed=3)
-    _, cache = attention.attention(q, k, v, causal=True)
-    gradients = attention.attention_gradients(dy, cache)
+    (_, cache), stages = recorded(attention.attention, q, k, v, causal=True)
+    gradients = attention_gradients(dy, cache)
     future = np.triu(np.ones((4, 4), bool), 1)
-    filled = plain_softmax(np.where(future, -10.0, cache.scores))
+    filled = plain_softmax(np.where(future, -10.0, stages.scores))
     return {
         "max_masked_weight": largest(cache.weights[0, 0][future]),
         "max_masked_score_gradient": largest(gradients.scores[0, 0][future]),
@@ -216,8 +227,8 @@ def gradient_to_the_future():
     for t in range(3):
         dy = np.zeros_like(y)
         dy[0, t] = draw(4)
-        dx, dmemory, _ = attention.multi_head_attention_backward(dy, cache)
-        reach[t] = np.abs(dx + dmemory)[0].max(axis=-1)
+        ways, _ = attention.multi_head_attention_backward(dy, cache)
+        reach[t] = np.abs(sum(ways))[0].max(axis=-1)
     return {
         "max_gradient_to_future": largest(np.triu(reach, 1)),
         "min_gradient_to_self_or_past_positive": bool((reach[np.tri(3, dtype=bool)] > 0).all()),
@@ -232,8 +243,8 @@ def what_adds_up():
     cache = cache._replace(out=cache.out._replace(w=np.eye(4)))  # so that the gradient from above is the concatenation's
 
     def gradients(dy):
-        dx, dmemory, grads = attention.multi_head_attention_backward(dy, cache)
-        return dx + dmemory, grads["w_q"]
+        ways, grads = attention.multi_head_attention_backward(dy, cache)
+        return sum(ways), grads["w_q"]
 
     dx, dw_q = gradients(dconcat)
     dx_1, dw_q_1 = gradients(without_head_2)

@@ -6,15 +6,15 @@ from byhand import toy
 from byhand.numpy import attention, decoder, lora, preference
 
 from . import claim, extra, named
-from .samples import draw, largest, letters
+from .samples import draw, largest, letters, recorded
 
 
 # ---- section 9 ----
 @claim("d2-s9-fixed-vector")
 def one_context_for_each_query():
     queries, source = draw(1, 3, 6), draw(1, 5, 6)
-    _, cache = attention.multi_head_attention(queries, source, *(draw(6, 6, seed=i) for i in range(4)), n_heads=1)
-    first, second, third = cache.mixed[0, 0]
+    _, stages = recorded(attention.multi_head_attention, queries, source, *(draw(6, 6, seed=i) for i in range(4)), n_heads=1)
+    first, second, third = stages.mixed[0, 0]
     return {"attention_context_changes_per_query": min(largest(first - second), largest(second - third), largest(first - third)) > 0.01}
 
 

@@ -9,7 +9,7 @@ from byhand.numpy import attention, softmax
 from byhand.worked.experiments import AttentionTable
 
 from . import claim, claims, named
-from .samples import draw, largest, letters, one_head, plain_attention, plain_softmax
+from .samples import attention_gradients, draw, largest, letters, one_head, plain_attention, plain_softmax, recorded
 
 Q, K, V = (np.array(claims.lookup(f"d2-s4-{name}")["exact"]) for name in ("q", "keys", "values"))
 PROBE = np.array(claims.lookup("d2-s5-code-probe")["exact"])
@@ -18,9 +18,9 @@ PROBE = np.array(claims.lookup("d2-s5-code-probe")["exact"])
 @named
 def worked_example():
     """The last row of section 4, and section 5's gradient of its scores, for the loss PROBE · y."""
-    y, cache = attention.attention(Q[None, None, None], K[None, None], V[None, None])
-    gradients = attention.attention_gradients(PROBE[None, None, None], cache).scores
-    found = {"scores": cache.scores, "weights": cache.weights, "output": y, "gradients": gradients}
+    (y, cache), stages = recorded(attention.attention, Q[None, None, None], K[None, None], V[None, None])
+    gradients = attention_gradients(PROBE[None, None, None], cache).scores
+    found = {"scores": stages.scores, "weights": cache.weights, "output": y, "gradients": gradients}
     return {name: rows[0, 0, 0] for name, rows in found.items()}
 
 
@@ -76,10 +76,9 @@ def shapes_of_a_head():
     """The shape of every array of one causal head in letters, after a pass in which every size differs."""
     n, d, d_k, d_v = SIZES.values()
     x, weights = draw(1, n, d), (draw(d, d_k), draw(d, d_k, seed=1), draw(d, d_v), draw(d_v, d))
-    _, cache = attention.multi_head_attention(x, x, *weights, n_heads=1, causal=True)
-    inner = cache.attention
+    (_, cache), stages = recorded(attention.multi_head_attention, x, x, *weights, n_heads=1, causal=True)
     assert cache.q.w.shape == cache.k.w.shape  # the document gives W_Q and W_K one shape
-    rows = {"q": inner.q, "k": inner.k, "v": inner.v, "s": inner.scores, "a": inner.weights, "y": cache.mixed}
+    rows = {"q": stages.q, "k": stages.k, "v": stages.v, "s": stages.scores, "a": stages.weights, "y": stages.mixed}
     arrays = {"x": x[0], "wq": cache.q.w, "wv": cache.v.w} | {name: array[0, 0] for name, array in rows.items()}
     return {name: letters(array.shape, SIZES) for name, array in arrays.items()}
 

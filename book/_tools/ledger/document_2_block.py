@@ -44,7 +44,7 @@ def rows_and_params(norm="pre"):
 def silent_branches():
     x, params, config = rows_and_params()
     silent = {f"{BLOCK}.{name}": 0 * params[f"{BLOCK}.{name}"] for name in ("attention.w_o", "feed_forward.w_2", "feed_forward.b_2")}
-    return {"zero_sublayers_preserve_input": largest(decoder.pre_norm_block(x, params | silent, BLOCK, config)[0] - x)}
+    return {"zero_sublayers_preserve_input": largest(decoder.pre_norm_block(x, decoder.Rooms(params | silent, config, BLOCK))[0] - x)}
 
 
 @claim("d2-s6-preblock")
@@ -63,7 +63,7 @@ def pre_norm_formula():
 
     u = x + attend(normed(x, "norm_1"))
     mlp = (p[f"feed_forward.{name}"] for name in ("w_1", "b_1", "w_2", "b_2"))
-    return largest(u + plain_feed_forward(normed(u, "norm_2"), *mlp) - decoder.pre_norm_block(x, params, BLOCK, config)[0])
+    return largest(u + plain_feed_forward(normed(u, "norm_2"), *mlp) - decoder.pre_norm_block(x, decoder.Rooms(params, config, BLOCK))[0])
 
 
 def by_columns(z, w_1, b_1, w_2, b_2):

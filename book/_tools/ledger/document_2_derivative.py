@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -10,19 +11,19 @@ from byhand.numpy import attention, softmax
 
 from . import claim, named, worked_row
 from .document_2_attention import PROBE, V, worked_example
-from .samples import by_complex_step, draw, largest, plain_attention, plain_softmax
+from .samples import attention_gradients, by_complex_step, draw, largest, plain_attention, plain_softmax, recorded
 
 
 # ---- the formulas, for one row ----
 def row():
     """A query, five keys and values, and the gradient from above; the package's pass and its gradients."""
     q, k, v, g = draw(1, 4), draw(5, 4), draw(5, 3), draw(1, 3)
-    y, cache = attention.attention(q[None, None], k[None, None], v[None, None])
-    return q, k, v, g, y[0, 0, 0], cache, attention.attention_gradients(g[None, None], cache)
+    (y, cache), stages = recorded(attention.attention, q[None, None], k[None, None], v[None, None])
+    return q, k, v, g, y[0, 0, 0], SimpleNamespace(**vars(stages), cache=cache), attention_gradients(g[None, None], cache)
 
 
-def scores_and_weights(cache):
-    return cache.scores[0, 0, 0], cache.weights[0, 0, 0]
+def scores_and_weights(passed):
+    return passed.scores[0, 0, 0], passed.weights[0, 0, 0]
 
 
 @claim("d2-s5-jacobian")
@@ -36,26 +37,26 @@ def softmax_jacobian():
 
 @claim("d2-s5-dy-ds")
 def slope_of_the_output():
-    _, _, v, _, y, cache, _ = row()
-    s, a = scores_and_weights(cache)
+    _, _, v, _, y, passed, _ = row()
+    s, a = scores_and_weights(passed)
     printed = a[:, None] * (v - y)
     witness = np.array([by_complex_step(lambda s, i=i: (plain_softmax(s) @ v)[i], s) for i in range(3)]).T
-    package = [attention.attention_gradients(unit[None, None, None], cache).scores[0, 0, 0] for unit in np.eye(3)]
+    package = [attention_gradients(unit[None, None, None], passed.cache).scores[0, 0, 0] for unit in np.eye(3)]
     return largest(printed - witness, np.array(package).T - witness)
 
 
 @claim("d2-s5-dl-ds")
 def score_gradient():
-    _, _, v, g, y, cache, package = row()
-    s, a = scores_and_weights(cache)
+    _, _, v, g, y, passed, package = row()
+    s, a = scores_and_weights(passed)
     witness = by_complex_step(lambda s: (g[0] * (plain_softmax(s) @ v)).sum(), s)
     return largest(a * ((v - y) @ g[0]) - witness, package.scores[0, 0, 0] - witness)
 
 
 @claim("d2-s5-dl-dv")
 def value_gradient():
-    q, k, v, g, _, cache, package = row()
-    _, a = scores_and_weights(cache)
+    q, k, v, g, _, passed, package = row()
+    _, a = scores_and_weights(passed)
     witness = by_complex_step(lambda v: (g * plain_attention(q, k, v)).sum(), v)
     return largest(a[:, None] * g - witness, package.v[0, 0] - witness)
 
@@ -94,15 +95,15 @@ def self_attention():
     w_q, w_k, w_v, w_o = weights
     _, cache = attention.multi_head_attention(x, x, *weights, n_heads=1)
     witness = by_complex_step(lambda x: (dy * (plain_attention(x @ w_q, x @ w_k, x @ w_v) @ w_o)).sum(), x)
-    return attention.multi_head_attention_gradients(dy, cache), witness
+    return attention.multi_head_attention_backward(dy, cache)[0], witness
 
 
 @claim("d2-s5-three-paths", holds=lambda found: found["sum_of_three_paths_residual_below_1e12"] and found["dropping_value_path_residual"] > 0)
 def paths_to_x():
-    package, witness = self_attention()
-    routing = package.via_query + package.via_key
+    (via_query, via_key, via_value), witness = self_attention()
+    routing = via_query + via_key
     return {
-        "sum_of_three_paths_residual_below_1e12": largest(routing + package.via_value - witness) < 1e-12,
+        "sum_of_three_paths_residual_below_1e12": largest(routing + via_value - witness) < 1e-12,
         "dropping_value_path_residual": largest(routing - witness),
     }
 

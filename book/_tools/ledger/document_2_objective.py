@@ -92,8 +92,8 @@ def loss_of_one_layer(params, tokens, causal):
 
     def gradients():
         dsum, output = linear.linear_backward(dlogits, out)
-        dx, dmemory, grads = attention.multi_head_attention_backward(dsum, attended)
-        table = embedding.embedding_backward(dsum + dx + dmemory, looked)[1]["table"]
+        ways, grads = attention.multi_head_attention_backward(dsum, attended)
+        table = embedding.embedding_backward(dsum + sum(ways), looked)[1]["table"]
         return grads | {"output": output["w"], "embedding": table}
 
     return value, gradients

@@ -87,7 +87,7 @@ def stack_of_sigmoids(layers=16):
 
 def scores_held(time):
     """How many scores one head keeps for its backward."""
-    return attention.attention(*(draw(1, 1, time, 4, seed=i) for i in range(3)))[1].scores.size
+    return attention.attention(*(draw(1, 1, time, 4, seed=i) for i in range(3)))[1].weights.size
 
 
 @claim("d2-s8-memory", holds=lambda found: found["adam_state_values_per_parameter"] > 1 and found["score_matrix_ratio_for_doubled_length"] > 2)

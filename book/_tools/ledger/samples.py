@@ -1,11 +1,13 @@
 """What the recomputations share: worked examples as arrays, samples drawn at random, and derivatives that follow no rule."""
 
 import functools
+from types import SimpleNamespace
 
 import figures
 import numpy as np
 
-from byhand.numpy.attention import attention
+from byhand.numpy.attention import attention, attention_backward
+from byhand.record import Record
 
 value = figures.named  # one value of a worked example: value("encoder.0.self_attention.weights"), value("toy.exact:loss")
 
@@ -36,8 +38,20 @@ def letters(shape, sizes):
 
 def one_head(q, k, v, **options):
     """Attention of one head in one sequence: its output rows, scores and weights."""
-    y, cache = attention(*(np.asarray(rows, dtype=float)[None, None] for rows in (q, k, v)), **options)
-    return y[0, 0], cache.scores[0, 0], cache.weights[0, 0]
+    (y, _), stages = recorded(attention, *(np.asarray(rows, dtype=float)[None, None] for rows in (q, k, v)), **options)
+    return y[0, 0], stages.scores[0, 0], stages.weights[0, 0]
+
+
+def recorded(operation, *inputs, **options):
+    """What an operation of the package gives back, and its stages by name."""
+    record = Record()
+    return operation(*inputs, **options, record=record), SimpleNamespace(**record.kept)
+
+
+def attention_gradients(dy, cache):
+    """What attention_backward gives back and records: q, k, v, weights and scores."""
+    (dq, dk, dv), stages = recorded(attention_backward, dy, cache)
+    return SimpleNamespace(**vars(stages), q=dq, k=dk, v=dv)
 
 
 def by_complex_step(f, x):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 
-from byhand.numpy import attention, embedding, feed_forward, linear, loss, norm, optimizer, softmax, transformer
+from byhand.numpy import attention, embedding, feed_forward, layers, linear, loss, norm, optimizer, softmax, transformer
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Mistake:
             function = change.function
             sources[function] = sources.get(function, _source(function)).replace(change.right, change.wrong)
         wrong = {function: _compiled(function, source) for function, source in sources.items()}
+        wrong |= {function.rule: mistaken.rule for function, mistaken in wrong.items() if hasattr(function, "rule")}
         undo = []
         try:
             for module in [module for name, module in sys.modules.items() if name.startswith("byhand.numpy")]:
@@ -96,7 +97,7 @@ def _source(function):
 
 def _compiled(function, source):
     found = {}
-    exec(compile(source, f"<mistaken {function.__qualname__}>", "exec"), function.__globals__, found)
+    exec(compile(source, f"<mistaken {function.__qualname__}>", "exec"), inspect.unwrap(function).__globals__, found)
     return found[function.__name__]
 
 
@@ -117,11 +118,11 @@ def _one(name, why, where, right, wrong, *more, kind="backward"):
 
 _LAYER_NORM = norm.layer_norm_backward
 _SOFTMAX = softmax.softmax_backward
-_ATTENTION = attention.attention_gradients
-_HEADS = attention.multi_head_attention_gradients
-_ENCODER, _DECODER = transformer.encoder_layer_backward, transformer.decoder_layer_backward
+_ATTENTION = attention.attention_backward
+_HEADS = attention.multi_head_attention_backward
+_ENCODER, _DECODER = layers.post_norm_block_backward, layers.decoder_layer_backward
 _DX = "dx = inverse_std * (dnormalised - along_ones - normalised * along_normalised)"
-_UNPACK_NORM = "normalised, inverse_std, gamma = cache[:3]\n"
+_KEEP_NORM = "LayerNormCache(normalised, inverse_std, gamma)"
 
 _ALL = (
     # ---- layer norm ----
@@ -143,16 +144,16 @@ _ALL = (
     ),
     _one(
         "ε missing in the backward", "1/σ is computed again, without ε",
-        _LAYER_NORM, _UNPACK_NORM, "normalised, inverse_std, gamma = cache[:3]\n    inverse_std = 1 / np.sqrt(cache.var)\n",
+        norm.layer_norm, _KEEP_NORM, "LayerNormCache(normalised, 1 / np.sqrt(var), gamma)",
     ),
     _one(
         "ε outside the root in the backward", "1/(σ + ε) for 1/√(σ² + ε)",
-        _LAYER_NORM, _UNPACK_NORM, "normalised, inverse_std, gamma = cache[:3]\n    inverse_std = 1 / (np.sqrt(cache.var) + 1e-5)\n",
+        norm.layer_norm, _KEEP_NORM, "LayerNormCache(normalised, 1 / (np.sqrt(var) + 1e-5), gamma)",
     ),
     _one(
         "n − 1 in the backward's means", "the unbiased variance's divisor",
-        _LAYER_NORM, "along_ones = dnormalised.mean(axis=-1, keepdims=True)", "along_ones = dnormalised.sum(axis=-1, keepdims=True) / (dy.shape[-1] - 1)",
-        "(dnormalised * normalised).mean(axis=-1, keepdims=True)", "(dnormalised * normalised).sum(axis=-1, keepdims=True) / (dy.shape[-1] - 1)",
+        _LAYER_NORM, "along_ones = mean_of(dnormalised)", "along_ones = dnormalised.sum(axis=-1, keepdims=True) / (dy.shape[-1] - 1)",
+        "mean_of(dnormalised * normalised)", "(dnormalised * normalised).sum(axis=-1, keepdims=True) / (dy.shape[-1] - 1)",
     ),
     _one(
         "dγ from x − μ instead of x̂", "what γ multiplies was not the centred row",
@@ -209,7 +210,7 @@ _ALL = (
     ),
     _one(
         "the mask ignored in the backward", "the weights are computed again from the scores, without the mask",
-        _ATTENTION, "q, k, v, _, weights = cache\n", "q, k, v, scores, _ = cache\n    weights, _ = softmax(scores)\n",
+        _ATTENTION, "q, k, v, weights = cache\n", "q, k, v, _ = cache\n    weights, _ = softmax((q @ k.swapaxes(-1, -2)) / math.sqrt(k.shape[-1]))\n",
     ),
     _one(
         "heads put together without turning the axes back", "(heads, time, d) read as (time, heads·d)",
@@ -217,7 +218,7 @@ _ALL = (
     ),
     _one(
         "the heads' gradients in the wrong order", "the split of W_O's input reversed",
-        _HEADS, "cache.mixed.shape[1])\n", "cache.mixed.shape[1])[:, ::-1]\n",
+        _HEADS, "dconcat), n_heads)\n", "dconcat), n_heads)[:, ::-1]\n",
     ),
     _one(
         "the gradients of W_K and W_V exchanged", "two results unpacked in the wrong order",
@@ -226,31 +227,31 @@ _ALL = (
     # ---- paths that meet ----
     _one(
         "the residual path around attention dropped", "x + f(x) taken for f(x)",
-        _ENCODER, "dx = dresidual_1 + attn.via_query", "dx = attn.via_query",
+        _ENCODER, "dr_1 + dquery", "dquery",
     ),
     _one(
         "the residual path around the network dropped", "x + f(x) taken for f(x)",
-        _DECODER, "dnormed_2 = dresidual_3 + ff.x", "dnormed_2 = ff.x",
+        _DECODER, "dr_3 + dffn", "dffn",
     ),
     _one(
         "the network's path dropped", "x + f(x) taken for x",
-        _ENCODER, "dnormed_1 = dresidual_2 + ff.x", "dnormed_1 = dresidual_2",
+        _ENCODER, "dr_2 + dffn", "dr_2",
     ),
     _one(
         "self-attention: the keys' path dropped", "X was used three times",
-        _ENCODER, " + attn.via_key + attn.via_value", " + attn.via_value",
+        _ENCODER, " + dkey + dvalue", " + dvalue",
     ),
     _one(
         "self-attention: the values' path dropped", "X was used three times",
-        _DECODER, " + attn.via_key + attn.via_value", " + attn.via_key",
+        _DECODER, "dquery + dkey + dvalue", "dquery + dkey",
     ),
     _one(
         "cross-attention: the queries' path dropped", "the decoder's state was used for the queries too",
-        _DECODER, "dresidual_2 + cross.via_query", "dresidual_2",
+        _DECODER, "dr_2 + dquery", "dr_2",
     ),
     _one(
         "the memory's path through the keys dropped", "the memory was used twice",
-        _DECODER, "dmemory = cross.via_key + cross.via_value", "dmemory = cross.via_value",
+        _DECODER, "dmemory = dkey + dvalue", "dmemory = dvalue",
     ),
     _one(
         "the memory's gradient from one layer alone", "every decoder layer reads the memory",
@@ -258,12 +259,11 @@ _ALL = (
     ),
     _one(
         "the memory's gradient dropped", "encoder and decoder taken for two networks",
-        transformer, "dx = dmemory\n", "dx = 0 * dmemory\n",
+        transformer, 'dx = record("encoder.memory", dmemory)', 'dx = 0 * record("encoder.memory", dmemory)',
     ),
     _one(
         "cross-attention's gradients sent to the wrong sides", "the queries' to the memory, the keys' and values' to the decoder",
-        _DECODER, "dnormed_1 = dresidual_2 + cross.via_query", "dnormed_1 = dresidual_2 + cross.via_key + cross.via_value",
-        "dmemory = cross.via_key + cross.via_value", "dmemory = cross.via_query",
+        _DECODER, "dr_2 + dquery", "dr_2 + dkey + dvalue", "dmemory = dkey + dvalue", "dmemory = dquery",
     ),
     _one(
         "the encoder's layers walked forwards", "a forgotten reversed()",
@@ -296,15 +296,15 @@ _ALL = (
     ),
     _one(
         "dW₂ from the values before ReLU", "the wrong array was kept",
-        feed_forward.feed_forward_gradients, "linear_backward(dy, cache.narrow)", "linear_backward(dy, cache.narrow._replace(x=cache.hidden))",
+        feed_forward.feed_forward, "FeedForwardCache(widen, bend, narrow,", "FeedForwardCache(widen, bend, narrow._replace(x=hidden),",
     ),
     _one(
         "a repeated token's gradient overwritten", "table[tokens] += dy adds once for each token, not for each place",
-        embedding.embedding_backward, "np.add.at(dtable, tokens, dy)", "dtable[tokens] += dy",
+        embedding.embedding_backward, "np.add.at(dtable, entries.ravel(), dy.ravel())", "dtable[entries.ravel()] += dy.ravel()",
     ),
     _one(
         "√d forgotten in the embedding's backward", "the rows were scaled",
-        embedding.embedding_backward, "dtable * math.sqrt(d_model)", "dtable",
+        embedding.embedding_backward, "dtable *= math.sqrt(d_model)", "pass",
     ),
     # ---- loss ----
     _one(
@@ -354,20 +354,19 @@ _ALL = (
         "cross-attention wired the wrong way round",
         "queries from the memory, keys and values from the decoder: it leaks the future, and runs only where both lengths are equal",
         (
-            Change(transformer.decoder_layer, "_attend(normed_1, memory, params", "_attend(memory, normed_1, params"),
-            Change(transformer.decoder_layer, 'cross_attention", config, memory_mask)', 'cross_attention", config, mask)'),
-            Change(_DECODER, "dnormed_1 = dresidual_2 + cross.via_query", "dnormed_1 = dresidual_2 + cross.via_key + cross.via_value"),
-            Change(_DECODER, "dmemory = cross.via_key + cross.via_value", "dmemory = cross.via_query"),
+            Change(layers.decoder_layer, "rooms.attend(n, memory, memory_mask,", "rooms.attend(memory, n, mask,"),
+            Change(_DECODER, "dr_2 + dquery", "dr_2 + dkey + dvalue"),
+            Change(_DECODER, "dmemory = dkey + dvalue", "dmemory = dquery"),
         ),
         "forward",
     ),
     _one(
         "the causal mask forgotten", "every position sees the answer",
-        transformer.decoder_layer, ", causal=True)", ")", kind="forward",
+        layers.decoder_layer, ", causal=True)", ")", kind="forward",
     ),
     _one(
         "the padding mask forgotten in cross-attention", "padding is read as if it were words",
-        transformer.decoder_layer, "config, memory_mask)", "config, None)", kind="forward",
+        layers.decoder_layer, "memory, memory_mask,", "memory, None,", kind="forward",
     ),
     _one(
         "the mask applied after the softmax", "what is masked is set to 0, and the rest no longer sums to 1",

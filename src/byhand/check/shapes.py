@@ -27,7 +27,7 @@ def decoder_activation_shapes(config: Config, batch: int, time: int) -> dict[str
         shapes |= _prefixed(f"{block}.attention", _attention(rows, time, config)) | {f"{block}.residual_1": rows, f"{block}.residual_2": rows}
         shapes |= _prefixed(f"{block}.norm_1", _norm(rows, config)) | _prefixed(f"{block}.norm_2", _norm(rows, config))
         shapes |= _prefixed(f"{block}.feed_forward", {"hidden": inner, **gate, "active": inner, "out": rows})
-    if config.norm == "pre":
+    if config.last_norm:
         shapes |= _prefixed("norm", _norm(rows, config))
     return shapes | {"out": rows, "logits": (batch, time, config.target_vocab)}
 

@@ -6,88 +6,81 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .finite import check_finite
-from .linear import LinearCache, linear, linear_backward
-from .position import RopeCache, rope, rope_backward
+from ..record import Record, nothing
+from .checks import checked, plain
+from .linear import LinearCache, check_product, linear, linear_backward
+from .position import RopeCache, check_positions, rope, rope_backward
 from .softmax import SoftmaxCache, softmax, softmax_backward
 from .tiled import check_attention, tiled_attention, tiled_attention_backward  # noqa: F401 (the tiled pair is part of this room)
 
 Array = np.ndarray
+linear, linear_backward, rope, rope_backward = plain(linear, linear_backward, rope, rope_backward)
+softmax, softmax_backward = plain(softmax, softmax_backward)
 
 
 class AttentionCache(NamedTuple):
     q: Float[Array, "batch heads t_q d_k"]
     k: Float[Array, "batch heads t_k d_k"]
     v: Float[Array, "batch heads t_k d_v"]
-    scores: Float[Array, "batch heads t_q t_k"]
     weights: Float[Array, "batch heads t_q t_k"]
 
 
-class AttentionGradients(NamedTuple):
-    q: Float[Array, "batch heads t_q d_k"]
-    k: Float[Array, "batch heads t_k d_k"]
-    v: Float[Array, "batch heads t_k d_v"]
-    weights: Float[Array, "batch heads t_q t_k"]
-    scores: Float[Array, "batch heads t_q t_k"]
-
-
+@checked(check_attention, stages=True)
 def attention(
     q: Float[Array, "batch heads t_q d_k"],
     k: Float[Array, "batch heads t_k d_k"],
     v: Float[Array, "batch heads t_k d_v"],
     mask: Bool[Array, "batch heads t_q t_k"] | None = None,
     causal: bool = False,
+    record: Record = nothing,
 ) -> tuple[Float[Array, "batch heads t_q d_v"], AttentionCache]:
     """y = softmax(q kᵀ / √d_k) v
 
-    mask (broadcast to the scores) is True where a query may attend. causal=True aligns the last query with the
-    last key: query i sees keys j ≤ i + t_k − t_q. A query that may attend to nothing gets zeros.
-    Raises ValueError where the shapes do not fit, for a mask that is not boolean, and for what is not finite.
+    mask (broadcast to the scores) is True where a query may attend. causal=True aligns
+    the last query with the last key: query i sees keys j ≤ i + t_k − t_q. A query that
+    may attend to nothing gets zeros.
+    Raises ValueError where the shapes do not fit, for a mask that is not boolean, and
+    for what is not finite.
     Source: Vaswani et al. 2017, equation 1.
     """
-    check_attention(q, k, v, mask)
     allowed = attention_mask(q.shape[-2], k.shape[-2], mask, causal)
-    scores = (q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
-    check_finite(scores=scores)
+    scores = q @ k.swapaxes(-1, -2)
+    scores /= math.sqrt(q.shape[-1])
+    record("scores", scores)
     weights, _ = softmax(scores, allowed)
-    return weights @ v, AttentionCache(q, k, v, scores, weights)
+    mixed = record("mixed", record("weights", weights) @ v)
+    return mixed, AttentionCache(q, k, v, weights)
 
 
-def attention_backward(dy: Float[Array, "batch heads t_q d_v"], cache: AttentionCache) -> tuple[Array, Array, Array]:
-    """dq = dS k / √d_k,  dk = dSᵀ q / √d_k,  dv = Aᵀ dy,  with dA = dy vᵀ and dS through the softmax
+def attention_backward(
+    dy: Float[Array, "batch heads t_q d_v"], cache: AttentionCache,
+    record: Record = nothing,
+) -> tuple[Array, Array, Array]:
+    """dq = dS k / √d_k,  dk = dSᵀ q / √d_k,  dv = Aᵀ dy;  dS = softmax′(dy vᵀ)
 
-    Where a key is masked A is 0, so dS and that key's share of dk and dv are 0 too. Returns dq, dk, dv.
+    Where a key is masked A is 0, so dS and that key's share of dk and dv are 0 too.
+    Returns dq, dk, dv.
     """
-    return attention_gradients(dy, cache)[:3]
-
-
-def attention_gradients(dy: Float[Array, "batch heads t_q d_v"], cache: AttentionCache) -> AttentionGradients:
-    """attention_backward with every step kept."""
-    q, k, v, _, weights = cache
+    q, k, v, weights = cache
+    record("mixed", dy)
     dv = weights.swapaxes(-1, -2) @ dy
-    dweights = dy @ v.swapaxes(-1, -2)
+    dweights = record("weights", dy @ v.swapaxes(-1, -2))
     dscores, _ = softmax_backward(dweights, SoftmaxCache(weights))
+    record("scores", dscores)
     scale = 1 / math.sqrt(q.shape[-1])
     dq = dscores @ k * scale
     dk = dscores.swapaxes(-1, -2) @ q * scale
-    return AttentionGradients(dq, dk, dv, dweights, dscores)
+    return dq, dk, dv
 
 
-def attention_mask(t_q: int, t_k: int, mask: Bool[Array, "..."] | None, causal: bool) -> Bool[Array, "..."] | None:
-    """The given mask and the causal one together; None where every query may attend to every key."""
+def attention_mask(
+    t_q: int, t_k: int, mask: Bool[Array, "..."] | None, causal: bool
+) -> Bool[Array, "..."] | None:
+    """The given mask and the causal one together; None where nothing is hidden."""
     if not causal:
         return mask
     past = np.tri(t_q, t_k, t_k - t_q, dtype=bool)
     return past if mask is None else past & mask
-
-
-class Rotation(NamedTuple):
-    """Queries and keys before they were rotated by their positions, and what the way back needs."""
-
-    q: Float[Array, "batch heads t_q d_k"]
-    k: Float[Array, "batch kv_heads t_q d_k"]
-    q_rope: RopeCache
-    k_rope: RopeCache
 
 
 class MultiHeadCache(NamedTuple):
@@ -95,31 +88,33 @@ class MultiHeadCache(NamedTuple):
     k: LinearCache
     v: LinearCache
     attention: AttentionCache
-    mixed: Float[Array, "batch heads t_q d_v"]
     out: LinearCache
-    y: Float[Array, "batch t_q d_model"]
     keys: Float[Array, "batch kv_heads t_k d_k"]  # as a KV cache stores them: rotated, not repeated
     values: Float[Array, "batch kv_heads t_k d_v"]
-    rotation: Rotation | None = None
+    rotation: tuple[RopeCache, RopeCache] | None = None  # the queries' and the keys'
     has_past: bool = False
 
 
-class MultiHeadGradients(NamedTuple):
-    """The gradient of every stage. x was used once, for the queries; memory twice, for keys and for values."""
+def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads, positions):
+    if n_heads < 1:
+        raise ValueError(f"n_heads was {n_heads}; it must be at least 1")
+    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+    if n_kv_heads < 1 or n_heads % n_kv_heads:
+        raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")
+    check_product(x=x, w_q=w_q)
+    check_product(memory=memory, w_k=w_k)
+    check_product(memory=memory, w_v=w_v)
+    if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory):
+        raise ValueError(f"x had shape {x.shape} and memory {memory.shape}; both must be (batch, time, d_model), of one batch")
+    for name, w, heads in (("w_q", w_q, n_heads), ("w_k", w_k, n_kv_heads), ("w_v", w_v, n_kv_heads)):
+        if w.shape[1] % heads:
+            raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
+    check_product(concat=np.empty((0, w_v.shape[1] // n_kv_heads * n_heads)), w_o=w_o)
+    if positions is not None:
+        check_positions(positions, x)
 
-    via_query: Float[Array, "batch t_q d_model"]
-    via_key: Float[Array, "batch t_k d_model"]
-    via_value: Float[Array, "batch t_k d_model"]
-    params: dict
-    attention: AttentionGradients
-    mixed: Float[Array, "batch heads t_q d_v"]
-    concat: Float[Array, "batch t_q heads*d_v"]
-    keys: Float[Array, "batch kv_heads t_k d_k"]  # attention.k and attention.v, summed over the query heads that shared them
-    values: Float[Array, "batch kv_heads t_k d_v"]
-    q_unrotated: Float[Array, "batch heads t_q d_k"] | None = None
-    k_unrotated: Float[Array, "batch kv_heads t_k d_k"] | None = None
 
-
+@checked(_check_multi_head, stages=True)
 def multi_head_attention(
     x: Float[Array, "batch t_q d_model"],
     memory: Float[Array, "batch t_k d_model"],
@@ -133,99 +128,110 @@ def multi_head_attention(
     n_kv_heads: int | None = None,
     positions: Int[Array, "t_q"] | Int[Array, "batch t_q"] | None = None,
     past: tuple[Array, Array] | None = None,
+    record: Record = nothing,
 ) -> tuple[Float[Array, "batch t_q d_model"], MultiHeadCache]:
     """y = concat_h(attention(x w_q, memory w_k, memory w_v)) w_o
 
-    Queries come from x, keys and values from memory; self-attention passes one array twice. Heads are column
-    blocks of w_q, w_k and w_v. With fewer n_kv_heads than n_heads (grouped-query attention) neighbouring query heads
-    share a key-value head. positions rotates queries and keys (rope); they are then x's and memory's both.
-    past is keys and values of earlier tokens, as cache.keys and cache.values hold them; they stand in front.
-    Raises ValueError where n_kv_heads does not divide n_heads and where the shapes do not fit.
-    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for the shared heads.
+    Queries come from x, keys and values from memory; self-attention passes one array
+    twice. Heads are column blocks of w_q, w_k and w_v. With fewer n_kv_heads than
+    n_heads (grouped-query attention) neighbouring query heads share a key-value head.
+    positions rotates queries and keys (rope); they are then x's and memory's both. past
+    is keys and values of earlier tokens, as cache.keys and cache.values hold them; they
+    stand in front.
+    Raises ValueError where n_kv_heads does not divide n_heads, where the shapes do not
+    fit, and for what is not finite.
+    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for the shared
+    heads.
     """
-    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-    _check_heads(n_heads, n_kv_heads)
+    n_kv_heads, rotation = n_kv_heads or n_heads, None
     q, q_cache = linear(x, w_q)
     k, k_cache = linear(memory, w_k)
     v, v_cache = linear(memory, w_v)
-    queries, keys, values = split_heads(q, n_heads), split_heads(k, n_kv_heads), split_heads(v, n_kv_heads)
-    rotation = None
+    q = split_heads(q, n_heads)
+    k, v = split_heads(k, n_kv_heads), split_heads(v, n_kv_heads)
     if positions is not None:
-        unrotated = queries, keys
-        queries, q_rope = rope(queries, positions)
-        keys, k_rope = rope(keys, positions)
-        rotation = Rotation(*unrotated, q_rope, k_rope)
+        q, q_turned = rope(record("q_unrotated", q), positions)
+        k, k_turned = rope(record("k_unrotated", k), positions)
+        rotation = q_turned, k_turned
     if past is not None:
-        keys, values = np.concatenate((past[0], keys), axis=2), np.concatenate((past[1], values), axis=2)
+        k, v = (np.concatenate(pair, axis=2) for pair in zip(past, (k, v)))
+    q, k, v = record("q", q), record("k", k), record("v", v)
     shared = n_heads // n_kv_heads
-    mixed, attention_cache = attention(queries, repeat_heads(keys, shared), repeat_heads(values, shared), mask, causal)
-    y, out_cache = linear(merge_heads(mixed), w_o)
-    return y, MultiHeadCache(
-        q_cache, k_cache, v_cache, attention_cache, mixed, out_cache, y, keys, values, rotation, past is not None
-    )  # fmt: skip
+    mixed, inner = attention.rule(
+        q, repeat_heads(k, shared), repeat_heads(v, shared), mask, causal, record
+    )
+    y, out = linear(record("concat", merge_heads(mixed)), w_o)
+    caches = q_cache, k_cache, v_cache, inner, out
+    return record("out", y), MultiHeadCache(*caches, k, v, rotation, past is not None)
 
 
 def multi_head_attention_backward(
-    dy: Float[Array, "batch t_q d_model"], cache: MultiHeadCache
-) -> tuple[Float[Array, "batch t_q d_model"], Float[Array, "batch t_k d_model"], dict]:
-    """dx = dq w_qᵀ,  dmemory = dk w_kᵀ + dv w_vᵀ
+    dy: Float[Array, "batch t_q d_model"], cache: MultiHeadCache,
+    record: Record = nothing,
+) -> tuple[tuple[Array, Array, Array], dict]:
+    """by queries dq w_qᵀ, to x;  by keys dk w_kᵀ and by values dv w_vᵀ, to the memory
 
-    dk and dv add over the query heads that shared a head; what was rotated by θ is rotated back by −θ. In
-    self-attention x is the memory, and the caller adds the two. Returns dx, dmemory, {"w_q", "w_k", "w_v", "w_o"}.
-    Raises ValueError where the forward read a past: its keys came from an earlier call, which has its own cache.
+    dk and dv add over the query heads that shared a head; what was rotated by θ is
+    rotated back by −θ. The caller adds what reaches one array: in self-attention all
+    three.
+    Returns the three, and {"w_q", "w_k", "w_v", "w_o"}.
+    Raises ValueError where the forward read a past: its keys came from an earlier call,
+    which has its own cache.
     """
-    gradients = multi_head_attention_gradients(dy, cache)
-    return gradients.via_query, gradients.via_key + gradients.via_value, gradients.params
-
-
-def multi_head_attention_gradients(dy: Float[Array, "batch t_q d_model"], cache: MultiHeadCache) -> MultiHeadGradients:
-    """multi_head_attention_backward with every step kept."""
     if cache.has_past:
-        raise ValueError("cache came from a forward pass with a past; a backward needs one pass over all positions")
-    dconcat, out = linear_backward(dy, cache.out)
-    dmixed = split_heads(dconcat, cache.mixed.shape[1])
-    inner = attention_gradients(dmixed, cache.attention)
-    # a key-value head was used by several query heads: their gradients add
-    dkeys, dvalues = sum_heads(inner.k, cache.keys.shape[1]), sum_heads(inner.v, cache.values.shape[1])
-    dq, dk = inner.q, dkeys
+        raise ValueError(
+            "cache came from a forward pass with a past; "
+            "a backward needs one pass over all positions"
+        )
+    n_heads, n_kv_heads = cache.attention.q.shape[1], cache.keys.shape[1]
+    dconcat, out = linear_backward(record("out", dy), cache.out)
+    dmixed = split_heads(record("concat", dconcat), n_heads)
+    dq, dk, dv = attention_backward(dmixed, cache.attention, record)
+    record("q", dq)
+    if n_kv_heads < n_heads:  # several query heads used one: their gradients add
+        dk = sum_heads(record("k_per_query_head", dk), n_kv_heads)
+        dv = sum_heads(record("v_per_query_head", dv), n_kv_heads)
+    record("k", dk), record("v", dv)
     if cache.rotation is not None:
-        dq, _ = rope_backward(inner.q, cache.rotation.q_rope)
-        dk, _ = rope_backward(dkeys, cache.rotation.k_rope)
-    via_query, q = linear_backward(merge_heads(dq), cache.q)
-    via_key, k = linear_backward(merge_heads(dk), cache.k)
-    via_value, v = linear_backward(merge_heads(dvalues), cache.v)
+        dq = record("q_unrotated", rope_backward(dq, cache.rotation[0])[0])
+        dk = record("k_unrotated", rope_backward(dk, cache.rotation[1])[0])
+    dquery, q = linear_backward(merge_heads(dq), cache.q)
+    dkey, k = linear_backward(merge_heads(dk), cache.k)
+    dvalue, v = linear_backward(merge_heads(dv), cache.v)
     grads = {"w_q": q["w"], "w_k": k["w"], "w_v": v["w"], "w_o": out["w"]}
-    unrotated = (dq, dk) if cache.rotation is not None else (None, None)
-    return MultiHeadGradients(via_query, via_key, via_value, grads, inner, dmixed, dconcat, dkeys, dvalues, *unrotated)
+    return (dquery, dkey, dvalue), grads
 
 
-def repeat_heads(x: Float[Array, "batch kv_heads time d"], shared: int) -> Float[Array, "batch kv_heads*shared time d"]:
-    """y_h = x_(h // shared): each key-value head once for every query head that reads it."""
+def repeat_heads(
+    x: Float[Array, "batch kv_heads time d"], shared: int
+) -> Float[Array, "batch kv_heads*shared time d"]:
+    """y_h = x_(h // shared): each key-value head once for every reader of it."""
     return x if shared == 1 else np.repeat(x, shared, axis=1)
 
 
-def sum_heads(dy: Float[Array, "batch heads time d"], n_kv_heads: int) -> Float[Array, "batch kv_heads time d"]:
+def sum_heads(
+    dy: Float[Array, "batch heads time d"], n_kv_heads: int
+) -> Float[Array, "batch kv_heads time d"]:
     """dx_g = Σ_(h: h // shared = g) dy_h: the backward of repeat_heads."""
     batch, heads, time, d = dy.shape
-    return dy if heads == n_kv_heads else dy.reshape(batch, n_kv_heads, heads // n_kv_heads, time, d).sum(axis=2)
+    if heads == n_kv_heads:
+        return dy
+    return dy.reshape(batch, n_kv_heads, heads // n_kv_heads, time, d).sum(axis=2)
 
 
-def split_heads(x: Float[Array, "batch time heads*d"], n_heads: int) -> Float[Array, "batch heads time d"]:
-    """(batch, time, heads·d) to (batch, heads, time, d): head h is the h-th block of columns."""
+def split_heads(
+    x: Float[Array, "batch time heads*d"], n_heads: int
+) -> Float[Array, "batch heads time d"]:
+    """(batch, time, heads·d) to (batch, heads, time, d): a block of columns each."""
     batch, time, width = x.shape
     if width % n_heads:
-        raise ValueError(f"n_heads was {n_heads}; it must divide the projected width {width}")
+        raise ValueError(f"n_heads was {n_heads}; it must divide the width, {width}")
     return x.reshape(batch, time, n_heads, width // n_heads).swapaxes(1, 2)
 
 
-def merge_heads(x: Float[Array, "batch heads time d"]) -> Float[Array, "batch time heads*d"]:
+def merge_heads(
+    x: Float[Array, "batch heads time d"]
+) -> Float[Array, "batch time heads*d"]:
     """The inverse of split_heads, and its backward."""
     batch, heads, time, d = x.shape
     return x.swapaxes(1, 2).reshape(batch, time, heads * d)
-
-
-def _check_heads(n_heads, n_kv_heads):
-    if n_heads < 1:
-        raise ValueError(f"n_heads was {n_heads}; it must be at least 1")
-    if n_kv_heads < 1 or n_heads % n_kv_heads:
-        raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .finite import check_finite
+from .checks import check_finite, check_tokens, checked
 
 Array = np.ndarray
 
@@ -16,38 +16,38 @@ class EmbeddingCache(NamedTuple):
     table_shape: tuple[int, int]
 
 
-def check_tokens(name: str, tokens: Int[Array, "batch time"], vocab: int) -> None:
-    """Raise unless tokens is a filled (batch, time) array of whole numbers in [0, vocab)."""
-    if not isinstance(tokens, np.ndarray) or tokens.dtype.kind not in "iu":
-        kind = tokens.dtype if isinstance(tokens, np.ndarray) else type(tokens).__name__
-        raise ValueError(f"{name} was {kind}; it must be a NumPy array of integers")
-    if tokens.ndim != 2 or 0 in tokens.shape:
-        raise ValueError(f"{name} had shape {tokens.shape}; it must be (batch, time), neither of them 0")
-    low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= vocab:
-        raise IndexError(f"{name} held the token {low if low < 0 else high}; it must lie in [0, {vocab})")
+def _check_embedding(tokens, table):
+    check_tokens("tokens", tokens, len(table))
+    check_finite(table=table)
 
 
+@checked(_check_embedding)
 def embedding(
     tokens: Int[Array, "batch time"], table: Float[Array, "vocab d_model"]
 ) -> tuple[Float[Array, "batch time d_model"], EmbeddingCache]:
     """y[b, t] = √d_model · table[tokens[b, t]]
 
-    Raises ValueError for tokens that are not whole numbers and a table that is not finite, IndexError for a token outside it.
+    Raises ValueError for tokens that are not whole numbers and a table that is not
+    finite, IndexError for a token outside it.
     Source: Vaswani et al. 2017, section 3.4.
     """
-    check_tokens("tokens", tokens, len(table))
-    check_finite(table=table)
-    return table[tokens] * math.sqrt(table.shape[1]), EmbeddingCache(tokens, table.shape)
+    y = table[tokens] * math.sqrt(table.shape[1])
+    return y, EmbeddingCache(tokens, table.shape)
 
 
-def embedding_backward(dy: Float[Array, "batch time d_model"], cache: EmbeddingCache) -> tuple[None, dict]:
+def embedding_backward(
+    dy: Float[Array, "batch time d_model"], cache: EmbeddingCache
+) -> tuple[None, dict]:
     """dtable[v] = √d_model · Σ_{(b, t): tokens[b, t] = v} dy[b, t]
 
-    A token that stands twice adds both its gradients; a row never looked up gets 0. Tokens have no gradient.
+    A token that stands twice adds both its gradients; a row never looked up gets 0.
+    Tokens have no gradient.
     Returns None, {"table"}.
     """
     tokens, (vocab, d_model) = cache
-    dtable = np.zeros((vocab, d_model), dy.dtype)
-    np.add.at(dtable, tokens, dy)  # unlike dtable[tokens] += dy, this adds for every repetition
-    return None, {"table": dtable * math.sqrt(d_model)}
+    dtable = np.zeros(vocab * d_model, dy.dtype)
+    entries = tokens[..., None] * d_model + np.arange(d_model)
+    # dtable[entries] += dy would add a token that stands twice only once
+    np.add.at(dtable, entries.ravel(), dy.ravel())
+    dtable *= math.sqrt(d_model)
+    return None, {"table": dtable.reshape(vocab, d_model)}

@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .linear import LinearCache, linear, linear_backward
+from ..record import Record, nothing
+from .checks import checked, plain
+from .linear import LinearCache, check_product, linear, linear_backward
+
+linear, linear_backward = plain(linear, linear_backward)
 
 Array = np.ndarray
 
@@ -20,7 +24,9 @@ def relu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], ReluCache]:
     return np.maximum(x, 0), ReluCache(x > 0)
 
 
-def relu_backward(dy: Float[Array, "..."], cache: ReluCache) -> tuple[Float[Array, "..."], dict]:
+def relu_backward(
+    dy: Float[Array, "..."], cache: ReluCache
+) -> tuple[Float[Array, "..."], dict]:
     """dx = dy where x > 0, else 0
 
     At x = 0 there is no derivative; 0 is the usual choice, and PyTorch's.
@@ -34,7 +40,7 @@ class GeluCache(NamedTuple):
 
 
 def gelu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluCache]:
-    """y = x Φ(x),  Φ(x) = (1 + erf(x/√2)) / 2, the share of a normal distribution below x
+    """y = x Φ(x),  Φ(x) = (1 + erf(x/√2)) / 2, the normal distribution's share below x
 
     Source: Hendrycks and Gimpel 2016, section 2.
     """
@@ -42,7 +48,9 @@ def gelu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluCache]:
     return x * below, GeluCache(x, below)
 
 
-def gelu_backward(dy: Float[Array, "..."], cache: GeluCache) -> tuple[Float[Array, "..."], dict]:
+def gelu_backward(
+    dy: Float[Array, "..."], cache: GeluCache
+) -> tuple[Float[Array, "..."], dict]:
     """dx = dy ⊙ (Φ(x) + x φ(x)),  φ(x) = e^(−x²/2) / √(2π), Φ's derivative"""
     x, below = cache
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -63,8 +71,13 @@ def gelu_tanh(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluTanhCach
     return x / 2 * (1 + bent), GeluTanhCache(x, bent)
 
 
-def gelu_tanh_backward(dy: Float[Array, "..."], cache: GeluTanhCache) -> tuple[Float[Array, "..."], dict]:
-    """dx = dy ⊙ ((1 + tanh u)/2 + x/2 · (1 − tanh² u) · u′),  u′ = √(2/π) (1 + 3 · 0.044715 x²)"""
+def gelu_tanh_backward(
+    dy: Float[Array, "..."], cache: GeluTanhCache
+) -> tuple[Float[Array, "..."], dict]:
+    """dx = dy ⊙ ((1 + tanh u)/2 + x/2 · (1 − tanh² u) · u′)
+
+    u′ = √(2/π) (1 + 3 · 0.044715 x²)
+    """
     x, bent = cache
     slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
     return dy * ((1 + bent) / 2 + x / 2 * (1 - bent * bent) * slope), {}
@@ -85,7 +98,9 @@ def silu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], SiluCache]:
     return x * sigmoid, SiluCache(x, sigmoid)
 
 
-def silu_backward(dy: Float[Array, "..."], cache: SiluCache) -> tuple[Float[Array, "..."], dict]:
+def silu_backward(
+    dy: Float[Array, "..."], cache: SiluCache
+) -> tuple[Float[Array, "..."], dict]:
     """dx = dy ⊙ σ(x) (1 + x (1 − σ(x)))"""
     x, sigmoid = cache
     return dy * sigmoid * (1 + x * (1 - sigmoid)), {}
@@ -97,7 +112,9 @@ class SwigluCache(NamedTuple):
     silu: SiluCache
 
 
-def swiglu(hidden: Float[Array, "..."], gate: Float[Array, "..."]) -> tuple[Float[Array, "..."], SwigluCache]:
+def swiglu(
+    hidden: Float[Array, "..."], gate: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], SwigluCache]:
     """y = silu(hidden) ⊙ gate
 
     Source: Shazeer 2020, equation 6.
@@ -106,7 +123,9 @@ def swiglu(hidden: Float[Array, "..."], gate: Float[Array, "..."]) -> tuple[Floa
     return bent * gate, SwigluCache(bent, gate, cache)
 
 
-def swiglu_backward(dy: Float[Array, "..."], cache: SwigluCache) -> tuple[tuple[Array, Array], dict]:
+def swiglu_backward(
+    dy: Float[Array, "..."], cache: SwigluCache
+) -> tuple[tuple[Array, Array], dict]:
     """dhidden = (dy ⊙ gate) through silu,  dgate = dy ⊙ silu(hidden)
 
     Returns (dhidden, dgate), {}.
@@ -124,27 +143,26 @@ ACTIVATIONS = {
 
 
 class FeedForwardCache(NamedTuple):
-    hidden: Float[Array, "... d_ff"]
-    active: Float[Array, "... d_ff"]
     widen: LinearCache
-    gate: Any  # the activation's own cache
+    bend: Any  # the activation's own cache
     narrow: LinearCache
     activation: str = "relu"
     widen_gate: LinearCache | None = None  # only with swiglu
 
 
-class FeedForwardGradients(NamedTuple):
-    """The gradient of every stage. With swiglu x was used twice, for hidden and for the gate."""
+def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation was {activation!r}; it must be one of {', '.join(map(repr, ACTIVATIONS))}")
+    if (activation == "swiglu") != (w_3 is not None):
+        given = "missing" if w_3 is None else "given"
+        raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")
+    check_product(x=x, w_1=w_1, b_1=b_1)
+    check_product(hidden=w_1[:0], w_2=w_2, b_2=b_2)
+    if w_3 is not None:
+        check_product(x=x, w_3=w_3)
 
-    x: Float[Array, "... d_model"]
-    params: dict
-    active: Float[Array, "... d_ff"]
-    hidden: Float[Array, "... d_ff"]
-    gate: Float[Array, "... d_ff"] | None = None
-    via_hidden: Float[Array, "... d_model"] | None = None
-    via_gate: Float[Array, "... d_model"] | None = None
 
-
+@checked(_check_feed_forward, stages=True)
 def feed_forward(
     x: Float[Array, "... d_model"],
     w_1: Float[Array, "d_model d_ff"],
@@ -153,57 +171,49 @@ def feed_forward(
     b_2: Float[Array, "d_model"],
     activation: str = "relu",
     w_3: Float[Array, "d_model d_ff"] | None = None,
+    record: Record = nothing,
 ) -> tuple[Float[Array, "... d_model"], FeedForwardCache]:
     """y = f(x w₁ + b₁) w₂ + b₂;  with "swiglu" y = (silu(x w₁ + b₁) ⊙ x w₃) w₂ + b₂
 
-    f is max(0, ·) in the paper; "gelu" and "gelu_tanh" are others. Each position on its own, all with the same weights.
-    Raises ValueError for an unknown activation, and where w_3 is missing under "swiglu" or given without it.
+    f is max(0, ·) in the paper; "gelu" and "gelu_tanh" are others.
+    Each position on its own, all with the same weights.
+    Raises ValueError for an unknown activation, where w_3 is missing under "swiglu" or
+    given without it, and for what is not finite.
     Source: Vaswani et al. 2017, equation 2; Shazeer 2020, equation 6.
     """
-    _check_activation(activation, w_3)
     hidden, widen = linear(x, w_1, b_1)
-    if w_3 is None:
-        widen_gate = None
-        active, gate = ACTIVATIONS[activation][0](hidden)
-    else:
-        gate_rows, widen_gate = linear(x, w_3)
-        active, gate = swiglu(hidden, gate_rows)
-    y, narrow = linear(active, w_2, b_2)
-    return y, FeedForwardCache(hidden, active, widen, gate, narrow, activation, widen_gate)
+    branches, widen_gate = (record("hidden", hidden),), None
+    if activation == "swiglu":
+        gate, widen_gate = linear(x, w_3)
+        branches = hidden, record("gate", gate)
+    active, bend = ACTIVATIONS[activation][0](*branches)
+    y, narrow = linear(record("active", active), w_2, b_2)
+    record("out", y)
+    return y, FeedForwardCache(widen, bend, narrow, activation, widen_gate)
 
 
-def feed_forward_backward(dy: Float[Array, "... d_model"], cache: FeedForwardCache) -> tuple[Float[Array, "... d_model"], dict]:
-    """dx = (dy w₂ᵀ ⊙ f′(x w₁ + b₁)) w₁ᵀ;  with "swiglu" the gate's way back to x, through w₃ᵀ, is added
+def feed_forward_backward(
+    dy: Float[Array, "... d_model"], cache: FeedForwardCache, record: Record = nothing
+) -> tuple[Float[Array, "... d_model"], dict, dict]:
+    """dx = (dy w₂ᵀ ⊙ f′(x w₁ + b₁)) w₁ᵀ;  with "swiglu" + dgate w₃ᵀ
 
-    Returns dx, {"w_1", "b_1", "w_2", "b_2"}, and "w_3" with "swiglu".
+    Returns dx, {"w_1", "b_1", "w_2", "b_2"} and with "swiglu" "w_3", and the ways that
+    dx is the sum of: {"feed_forward"}, or {"hidden", "gate"} where x was used twice.
     """
-    return feed_forward_gradients(dy, cache)[:2]
-
-
-def feed_forward_gradients(dy: Float[Array, "... d_model"], cache: FeedForwardCache) -> FeedForwardGradients:
-    """feed_forward_backward with every step kept."""
-    dactive, narrow = linear_backward(dy, cache.narrow)
-    backward = ACTIVATIONS[cache.activation][1]
-    if cache.widen_gate is None:
-        dhidden, _ = backward(dactive, cache.gate)
-        dx, widen = linear_backward(dhidden, cache.widen)
-        grads = {"w_1": widen["w"], "b_1": widen["b"], "w_2": narrow["w"], "b_2": narrow["b"]}
-        return FeedForwardGradients(dx, grads, dactive, dhidden)
-    (dhidden, dgate), _ = backward(dactive, cache.gate)
-    via_hidden, widen = linear_backward(dhidden, cache.widen)
-    via_gate, widen_gate = linear_backward(dgate, cache.widen_gate)
-    grads = {"w_1": widen["w"], "b_1": widen["b"], "w_2": narrow["w"], "b_2": narrow["b"], "w_3": widen_gate["w"]}
-    return FeedForwardGradients(via_hidden + via_gate, grads, dactive, dhidden, dgate, via_hidden, via_gate)
+    dactive, narrow = linear_backward(record("out", dy), cache.narrow)
+    dbent, _ = ACTIVATIONS[cache.activation][1](record("active", dactive), cache.bend)
+    dhidden, dgate = (dbent, None) if cache.widen_gate is None else dbent
+    dx, widen = linear_backward(dhidden, cache.widen)
+    grads = dict(w_1=widen["w"], b_1=widen["b"], w_2=narrow["w"], b_2=narrow["b"])
+    ways = {"feed_forward": dx}
+    if cache.widen_gate is not None:
+        via_gate, gate = linear_backward(record("gate", dgate), cache.widen_gate)
+        grads, ways = grads | {"w_3": gate["w"]}, {"hidden": dx, "gate": via_gate}
+        dx = dx + via_gate
+    record("hidden", dhidden)
+    return dx, grads, ways
 
 
 def _erf(x):
     """math.erf of every entry: exact to the last digit, and quick enough for a NumPy floor without SciPy."""
     return np.fromiter(map(math.erf, x.ravel().tolist()), x.dtype, x.size).reshape(x.shape)
-
-
-def _check_activation(activation, w_3):
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation was {activation!r}; it must be one of {', '.join(map(repr, ACTIVATIONS))}")
-    if (activation == "swiglu") != (w_3 is not None):
-        given = "missing" if w_3 is None else "given"
-        raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..record import Record, nothing
+
 Array = np.ndarray
 Arrays = dict[str, Array]
 
@@ -17,16 +19,6 @@ class LoraCache(NamedTuple):
     b: Float[Array, "rank d_out"]
     narrow: Float[Array, "... rank"]
     scale: float
-
-
-class LoraGradients(NamedTuple):
-    """The gradient of every stage. x was used twice, by the frozen matrix and by the update."""
-
-    x: Float[Array, "... d_in"]
-    params: Arrays
-    narrow: Float[Array, "... rank"]
-    via_frozen: Float[Array, "... d_in"]
-    via_update: Float[Array, "... d_in"]
 
 
 class Counts(NamedTuple):
@@ -54,33 +46,35 @@ def lora(
 ) -> tuple[Float[Array, "... d_out"], LoraCache]:
     """y = x w + (α/r) (x a) b
 
-    Rows as everywhere in this package: the paper's W₀ + (α/r) B A, for columns, has B = bᵀ and A = aᵀ. The d_in × d_out
-    update is never built. Raises ValueError where the shapes do not fit, for a rank of min(d_in, d_out) or more, and for
-    an α that is not finite. Source: Hu et al. 2021, equation 3 and section 4.1.
+    Rows as everywhere in this package: the paper's W₀ + (α/r) B A, for columns, has B =
+    bᵀ and A = aᵀ. The d_in × d_out update is never built. Raises ValueError where the
+    shapes do not fit, for a rank of min(d_in, d_out) or more, and for an α that is not
+    finite. Source: Hu et al. 2021, equation 3 and section 4.1.
     """
     scale = _check_lora(w, a, b, alpha)
     if x.shape[-1] != len(w):
-        raise ValueError(f"x had shape {x.shape}; its last axis must be w's first, {len(w)}")
+        raise ValueError(
+            f"x had shape {x.shape}; its last axis must be w's first, {len(w)}"
+        )
     narrow = x @ a
     return x @ w + scale * (narrow @ b), LoraCache(x, w, a, b, narrow, scale)
 
 
-def lora_backward(dy: Float[Array, "... d_out"], cache: LoraCache) -> tuple[Float[Array, "... d_in"], Arrays]:
+def lora_backward(
+    dy: Float[Array, "... d_out"], cache: LoraCache, record: Record = nothing
+) -> tuple[Float[Array, "... d_in"], Arrays]:
     """dx = dy wᵀ + (α/r) dy bᵀ aᵀ,  da = (α/r) xᵀ (dy bᵀ),  db = (α/r) (x a)ᵀ dy
 
-    w is frozen and gets none. At b = 0 da is 0 too: the first step moves b alone. Returns dx, {"a", "b"}.
+    w is frozen and gets none. At b = 0 da is 0 too: the first step moves b alone.
+    Returns dx, {"a", "b"}.
     """
-    return lora_gradients(dy, cache)[:2]
-
-
-def lora_gradients(dy: Float[Array, "... d_out"], cache: LoraCache) -> LoraGradients:
-    """lora_backward with every step kept."""
     x, w, a, b, narrow, scale = cache
-    dnarrow = scale * (dy @ b.T)
-    via_frozen, via_update = dy @ w.T, dnarrow @ a.T
+    dnarrow = record("narrow", scale * (dy @ b.T))
+    via_frozen, via_update = dy @ w.T, dnarrow @ a.T  # x was used twice
+    record.via("x", frozen=via_frozen, update=via_update)
     da = _rows(x).T @ _rows(dnarrow)
     db = scale * (_rows(narrow).T @ _rows(dy))
-    return LoraGradients(via_frozen + via_update, {"a": da, "b": db}, dnarrow, via_frozen, via_update)
+    return via_frozen + via_update, {"a": da, "b": db}
 
 
 def merge(

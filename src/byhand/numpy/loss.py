@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..parameters import check_floats
-from .finite import check_arrays
+from .checks import check_arrays, check_lengths, check_mask
 
 Array = np.ndarray
 
@@ -23,22 +23,26 @@ def cross_entropy(
     reduction: str = "mean",
     mask: Bool[Array, "batch time"] | None = None,
 ) -> tuple[float, Float[Array, "batch time vocab"]]:
-    """L = −Σ_k q_k log p_k,  p = softmax(z),  q = (1 − ε)·1[k = target] + ε/V;  ∂L/∂z = p − q
+    """L = −Σ_k q_k log p_k,  p = softmax(z), q = (1 − ε)·1[k = y] + ε/V;  ∂L/∂z = p − q
 
-    Smoothing puts ε/V on every class, the right one included, as PyTorch does (Tensor2Tensor: ε/(V − 1) on the others).
-    Positions whose target is ignore_index, that lie at or past their sequence's length, or where mask (a loss mask,
-    True where a position counts) is False, are not scored: loss and gradient 0. reduction: "mean" over scored
-    positions, "sum", or "last", each sequence's last position, averaged over the batch. Returns the loss and ∂L/∂z.
-    Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do not fit, logits that are not
-    finite, and where nothing is left to score; IndexError for a target outside the vocabulary.
+    Smoothing puts ε/V on every class, the right one included, as PyTorch does
+    (Tensor2Tensor: ε/(V − 1) on the others). Positions whose target is ignore_index,
+    that lie at or past their sequence's length, or where mask (a loss mask, True where
+    a position counts) is False, are not scored: loss and gradient 0. reduction: "mean"
+    over scored positions, "sum", or "last", each sequence's last position, averaged
+    over the batch. Returns the loss and ∂L/∂z.
+    Raises ValueError for smoothing outside [0, 1), an unknown reduction, shapes that do
+    not fit, logits that are not finite, and where nothing is left to score; IndexError
+    for a target outside the vocabulary.
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
     """
     _check_loss(logits, targets, smoothing, reduction)
-    weight = position_weights(targets, ignore_index, lengths, reduction, mask).astype(logits.dtype)
+    weight = position_weights(targets, ignore_index, lengths, reduction, mask)
+    weight = weight.astype(logits.dtype)
     scored = weight > 0
     vocab = logits.shape[-1]
     _check_targets(targets[scored], vocab)
-    labels = np.where(scored, targets, 0)[..., None]  # an ignored target need not be a class
+    labels = np.where(scored, targets, 0)[..., None]  # not scored: need not be a class
 
     shifted = logits - logits.max(axis=-1, keepdims=True)
     exponentials = np.exp(shifted)
@@ -51,7 +55,7 @@ def cross_entropy(
 
     dlogits = exponentials / total  # p
     dlogits -= smoothing / vocab  # p − q, away from the right class ...
-    at_right = np.take_along_axis(dlogits, labels, axis=-1) - (1 - smoothing)  # ... and at it
+    at_right = np.take_along_axis(dlogits, labels, axis=-1) - (1 - smoothing)  # at it
     np.put_along_axis(dlogits, labels, at_right, axis=-1)
     dlogits *= weight[..., None]
     return float((weight * position_loss).sum()), dlogits
@@ -90,7 +94,7 @@ def position_weights(
             raise ValueError(f"ignore_index was {ignore_index!r}; it must be a whole number")
         scored = scored & (targets != ignore_index)
     if mask is not None:
-        scored = scored & check_mask("mask", mask, targets)
+        scored = scored & check_mask(mask, targets.shape)
     count = scored.sum()
     if not count:
         raise ValueError("targets leave no position to score: every one is ignored, masked, or past its sequence's length")
@@ -122,27 +126,8 @@ def next_token(
         if not lengths.min():
             raise ValueError("lengths held 1; each must be at least 2, a token and the one after it")
     if mask is not None:
-        mask = check_mask("mask", mask, tokens)[:, 1:]
+        mask = check_mask(mask, tokens.shape)[:, 1:]
     return NextToken(tokens[:, :-1], tokens[:, 1:], lengths, mask)
-
-
-def check_mask(name: str, mask: Bool[Array, "batch time"], tokens: Int[Array, "batch time"]) -> Bool[Array, "batch time"]:
-    """The mask as an array, after a check: booleans, one for each token."""
-    mask = np.asarray(mask)
-    if mask.dtype != bool or mask.shape != tokens.shape:
-        raise ValueError(f"{name} had dtype {mask.dtype} and shape {mask.shape}; it must be booleans of shape {tokens.shape}")
-    return mask
-
-
-def check_lengths(name: str, lengths: Int[Array, "batch"], batch: int, time: int) -> Int[Array, "batch"]:
-    """The lengths as an array, after a check: one whole number from 1 to time for each sequence."""
-    lengths = np.asarray(lengths)
-    if lengths.dtype.kind not in "iu" or lengths.shape != (batch,):
-        raise ValueError(f"{name} had dtype {lengths.dtype} and shape {lengths.shape}; it must hold {batch} integers, one a sequence")
-    for value in (lengths.min(), lengths.max()):
-        if not 1 <= value <= time:
-            raise ValueError(f"{name} held {value}; each must lie between 1 and the array's time, {time}")
-    return lengths
 
 
 def _check_loss(logits, targets, smoothing, reduction):

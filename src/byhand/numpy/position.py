@@ -1,11 +1,12 @@
 """Positions: sinusoids added to the input, or queries and keys rotated."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from .finite import check_arrays, check_finite
+from .checks import check_arrays, check_finite, checked
 
 Array = np.ndarray
 
@@ -22,10 +23,21 @@ def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
     return sinusoids(np.arange(length), d_model)
 
 
-def sinusoids(positions: Int[Array, "..."], d_model: int) -> Float[Array, "... d_model"]:
+@lru_cache
+def first_sinusoids(length: int, d_model: int, dtype: np.dtype) -> Float[Array, "length d_model"]:
+    """sinusoidal in this dtype, worked out once and read-only, as a training step needs it again and again."""
+    table = sinusoids(np.arange(length), d_model).astype(dtype)
+    table.flags.writeable = False
+    return table
+
+
+def sinusoids(
+    positions: Int[Array, "..."], d_model: int
+) -> Float[Array, "... d_model"]:
     """The rows of sinusoidal at these positions."""
     angles = positions[..., None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
-    return np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(*positions.shape, d_model)
+    waves = np.stack((np.sin(angles), np.cos(angles)), axis=-1)
+    return waves.reshape(*positions.shape, d_model)
 
 
 class RopeCache(NamedTuple):
@@ -34,32 +46,64 @@ class RopeCache(NamedTuple):
     pairing: str
 
 
+def _check_rope(x, positions, base, pairing):
+    if pairing not in PAIRINGS:
+        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
+    check_arrays(x=x)
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise ValueError(f"x had shape {x.shape}; it must be (..., time, d) with an even d, since coordinates rotate in pairs")
+    if not 0 < base < np.inf:
+        raise ValueError(f"base was {base}; it must be a finite number above 0")
+    check_finite(x=x)
+    if positions is not None:
+        check_positions(positions, x)
+
+
+def check_positions(positions: Int[Array, "..."], x: Float[Array, "... time d"]) -> None:
+    """Raise ValueError unless positions are whole numbers of at least 0, one for each of x's times, or a row of them a sequence."""
+    positions = np.asarray(positions)
+    time = x.shape[-2]
+    if positions.dtype.kind not in "iu":
+        raise ValueError(f"positions had dtype {positions.dtype}; it must hold whole numbers")
+    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
+        raise ValueError(f"positions had shape {positions.shape}; it must be ({time},), x's time, or (batch, {time})")
+    if positions.size and positions.min() < 0:
+        raise ValueError(f"positions held {positions.min()}; each must be at least 0")
+
+
+@checked(_check_rope)
 def rope(
     x: Float[Array, "... time d"],
     positions: Int[Array, "time"] | Int[Array, "batch time"] | None = None,
     base: float = 10000.0,
     pairing: str = "interleaved",
 ) -> tuple[Float[Array, "... time d"], RopeCache]:
-    """(y_a, y_b) = (x_a cos θ − x_b sin θ, x_a sin θ + x_b cos θ),  θ = pos · base^(−2i/d) for pair i
+    """(y_a, y_b) = (x_a cos θ − x_b sin θ, x_a sin θ + x_b cos θ)
 
-    Pair i is the coordinates (2i, 2i + 1) with pairing "interleaved", (i, i + d/2) with "half": the same rotation
-    of coordinates in another order, so weights made for one are wrong under the other. Without positions they are
-    0, 1, 2, …; one row of them for each sequence is welcome too. The product of a rotated query and a rotated key
+    θ = pos · base^(−2i/d) for pair i
+
+    Pair i is the coordinates (2i, 2i + 1) with pairing "interleaved", (i, i + d/2) with
+    "half": the same rotation of coordinates in another order, so weights made for one
+    are wrong under the other. Without positions they are 0, 1, 2, …; one row of them
+    for each sequence is welcome too. The product of a rotated query and a rotated key
     depends on the difference of their positions alone.
-    Raises ValueError for an odd d, for positions that are negative, not whole or too many or few, for a base that is
-    not above 0, and for an unknown pairing. Source: Su et al. 2021, equation 34.
+    Raises ValueError for an odd d, for positions that are negative, not whole or too
+    many or few, for a base that is not above 0, and for an unknown pairing. Source: Su
+    et al. 2021, equation 34.
     """
-    positions = _check_rope(x, positions, base, pairing)
-    d = x.shape[-1]
-    # The angles in float64, whatever x is: a large position in float32 has lost the digits that matter.
+    time, d = x.shape[-2:]
+    positions = np.arange(time) if positions is None else np.asarray(positions)
+    # The angles in float64, whatever x is: float32 loses the digits that matter.
     angles = positions[..., None] * float(base) ** (-np.arange(0, d, 2) / d)
-    if positions.ndim == 2:  # one row of positions a sequence: every axis between batch and time shares it
+    if positions.ndim == 2:  # a row for each sequence: the axes between share it
         angles = angles.reshape(len(positions), *(1,) * (x.ndim - 3), *angles.shape[1:])
     cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
     return _rotate(x, cos, sin, pairing), RopeCache(cos, sin, pairing)
 
 
-def rope_backward(dy: Float[Array, "... time d"], cache: RopeCache) -> tuple[Float[Array, "... time d"], dict]:
+def rope_backward(
+    dy: Float[Array, "... time d"], cache: RopeCache
+) -> tuple[Float[Array, "... time d"], dict]:
     """dx = dy rotated by −θ
 
     A rotation's transpose is its inverse. Returns dx, {}.
@@ -90,25 +134,3 @@ def _check_sinusoidal(length, d_model):
             raise ValueError(f"{name} was {value!r}; it must be a whole number of at least 1")
     if d_model % 2:
         raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
-
-
-def _check_rope(x, positions, base, pairing):
-    if pairing not in PAIRINGS:
-        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
-    check_arrays(x=x)
-    if x.ndim < 2 or x.shape[-1] % 2:
-        raise ValueError(f"x had shape {x.shape}; it must be (..., time, d) with an even d, since coordinates rotate in pairs")
-    if not 0 < base < np.inf:
-        raise ValueError(f"base was {base}; it must be a finite number above 0")
-    check_finite(x=x)
-    time = x.shape[-2]
-    if positions is None:
-        return np.arange(time)
-    positions = np.asarray(positions)
-    if positions.dtype.kind not in "iu":
-        raise ValueError(f"positions had dtype {positions.dtype}; it must hold whole numbers")
-    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
-        raise ValueError(f"positions had shape {positions.shape}; it must be ({time},), x's time, or (batch, {time})")
-    if positions.size and positions.min() < 0:
-        raise ValueError(f"positions held {positions.min()}; each must be at least 0")
-    return positions

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .loss import check_mask
+from .checks import check_mask
 from .softmax import softmax
 
 Array = np.ndarray
@@ -54,7 +54,7 @@ def log_likelihood(
     """
     if logits.ndim != 3 or targets.shape != logits.shape[:2]:
         raise ValueError(f"targets had shape {targets.shape} and logits {logits.shape}; they must be (batch, time) and (batch, time, vocab)")
-    mask = check_mask("mask", mask, targets)
+    mask = check_mask(mask, targets.shape)
     empty = np.flatnonzero(~mask.any(axis=1))
     if len(empty):
         raise ValueError(f"mask had no True in row {empty[0]}; every answer must have at least one token")
@@ -98,16 +98,25 @@ def dpo(
     reference_rejected: Float[Array, "pairs"],
     beta: float = 0.1,
 ) -> tuple[float, Slopes]:
-    """L = −mean log σ(β[(log π(y_w) − log π_ref(y_w)) − (log π(y_l) − log π_ref(y_l))]);  ∂L/∂log π(y_w) = −β σ(−m)/n
+    """L = −mean log σ(m),  m = β[log π(y_w)/π_ref(y_w) − log π(y_l)/π_ref(y_l)]
 
-    All four are log-likelihoods of whole answers, m is what stands in σ, and ∂L/∂log π(y_l) = −∂L/∂log π(y_w). It is
-    bradley_terry with β log(π/π_ref) for the score. Returns the loss and its slopes at the policy's two.
-    Raises ValueError for arrays that are not of one shape (pairs,), empty, or not finite, and a β that is not above 0.
+    ∂L/∂log π(y_w) = −β σ(−m)/n = −∂L/∂log π(y_l)
+
+    All four are log-likelihoods of whole answers. It is bradley_terry with β
+    log(π/π_ref) for the score.
+    Returns the loss and its slopes at the policy's two.
+    Raises ValueError for arrays that are not of one shape (pairs,), empty, or not
+    finite, and a β that is not above 0.
     Source: Rafailov et al. 2023, equation 7.
     """
-    _check_scores(chosen=chosen, rejected=rejected, reference_chosen=reference_chosen, reference_rejected=reference_rejected)
+    _check_scores(
+        chosen=chosen, rejected=rejected,
+        reference_chosen=reference_chosen, reference_rejected=reference_rejected,
+    )  # fmt: skip
     _check_beta(beta)
-    value, (slope, _) = bradley_terry(beta * (chosen - reference_chosen), beta * (rejected - reference_rejected))
+    better = beta * (chosen - reference_chosen)
+    worse = beta * (rejected - reference_rejected)
+    value, (slope, _) = bradley_terry(better, worse)
     return value, (beta * slope, -beta * slope)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .finite import check_arrays, check_mask, inside_a_model, refuse
+from .checks import check_arrays, check_mask, checked, refuse
 
 Array = np.ndarray
 
@@ -14,37 +14,7 @@ class SoftmaxCache(NamedTuple):
     y: Float[Array, "... n"]
 
 
-def softmax(x: Float[Array, "... n"], mask: Bool[Array, "... n"] | None = None) -> tuple[Float[Array, "... n"], SoftmaxCache]:
-    """y_i = e^(x_i − m) / Σ_j e^(x_j − m),  m = max_j x_j
-
-    mask (broadcast to x) is True where an entry takes part; the others are exactly 0, as if x were −∞ there.
-    A row with nothing left is all zeros. The shift by the largest allowed entry changes nothing but keeps e^x finite.
-    Raises ValueError for NaN or +∞ in a place that takes part, and for a mask that is not boolean or does not fit x.
-    """
-    _check_softmax(x, mask)
-    if mask is not None:
-        x = np.where(mask, x, -np.inf)
-    peak = x.max(axis=-1, keepdims=True)
-    peak = np.where(peak == -np.inf, 0, peak)  # a row with nothing left has no largest entry
-    y = np.exp(x - peak)
-    total = y.sum(axis=-1, keepdims=True)
-    y /= np.where(total == 0, 1, total)
-    return y, SoftmaxCache(y)
-
-
-def softmax_backward(dy: Float[Array, "... n"], cache: SoftmaxCache) -> tuple[Float[Array, "... n"], dict]:
-    """dx_i = y_i (dy_i − Σ_j dy_j y_j)
-
-    The Jacobian ∂y_j/∂x_i = y_j (δ_ij − y_i), applied without building it. Where y is 0, dx is 0.
-    Returns dx, {}.
-    """
-    y = cache.y
-    return y * (dy - (dy * y).sum(axis=-1, keepdims=True)), {}
-
-
 def _check_softmax(x, mask):
-    if inside_a_model():
-        return
     check_arrays(x=x)
     if not x.ndim or not x.shape[-1]:
         raise ValueError(f"x had shape {x.shape}; it must be (..., n) with an n of at least 1")
@@ -54,3 +24,38 @@ def _check_softmax(x, mask):
         spoiled &= mask
     if spoiled.any():
         refuse("x", x, spoiled)
+
+
+@checked(_check_softmax)
+def softmax(
+    x: Float[Array, "... n"], mask: Bool[Array, "... n"] | None = None
+) -> tuple[Float[Array, "... n"], SoftmaxCache]:
+    """y_i = e^(x_i − m) / Σ_j e^(x_j − m),  m = max_j x_j
+
+    mask (broadcast to x) is True where an entry takes part; the others are exactly 0,
+    as if x were −∞ there. A row with nothing left is all zeros. The shift by the
+    largest allowed entry changes nothing but keeps e^x finite.
+    Raises ValueError for NaN or +∞ in a place that takes part, and for a mask that is
+    not boolean or does not fit x.
+    """
+    if mask is not None:
+        x = np.where(mask, x, -np.inf)
+    peak = x.max(axis=-1, keepdims=True)
+    peak[peak == -np.inf] = 0  # a row with nothing left has none
+    y = np.exp(x - peak)
+    total = y.sum(axis=-1, keepdims=True)
+    y /= np.maximum(total, 1)  # it is at least 1, or 0 where nothing is left
+    return y, SoftmaxCache(y)
+
+
+def softmax_backward(
+    dy: Float[Array, "... n"], cache: SoftmaxCache
+) -> tuple[Float[Array, "... n"], dict]:
+    """dx_i = y_i (dy_i − Σ_j dy_j y_j)
+
+    The Jacobian ∂y_j/∂x_i = y_j (δ_ij − y_i), applied without building it. Where y is
+    0, dx is 0.
+    Returns dx, {}.
+    """
+    y = cache.y
+    return y * (dy - (dy * y).sum(axis=-1, keepdims=True)), {}

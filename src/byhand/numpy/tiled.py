@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .finite import check_arrays, check_finite, check_mask, inside_a_model
+from .checks import check_arrays, check_finite, check_mask
 
 Array = np.ndarray
 
@@ -29,11 +29,18 @@ class TiledCache(NamedTuple):
     block: tuple[int, int]
 
 
-def online_softmax(running: Running, scores: Float[Array, "batch heads rows keys"], v: Float[Array, "batch heads keys d_v"]) -> Running:
-    """peak′ = max(peak, max_j s_j),  total′ = e^(peak − peak′) total + Σ_j e^(s_j − peak′),  mixed′ likewise with v_j
+def online_softmax(
+    running: Running, scores: Float[Array, "batch heads rows keys"],
+    v: Float[Array, "batch heads keys d_v"],
+) -> Running:
+    """peak′ = max(peak, max_j s_j)
 
-    Takes in one more block of keys. A score of −∞ is a masked key. What was summed under the old peak is rescaled, so
-    the order and the size of the blocks make no difference but rounding. Source: Milakov and Gimelshein 2018, algorithm 3.
+    total′ = e^(peak − peak′) total + Σ_j e^(s_j − peak′)
+
+    Takes in one more block of keys; mixed′ is likewise, with v_j in the sum. A score of
+    −∞ is a masked key. What was summed under the old peak is rescaled, so the order and
+    the size of the blocks make no difference but rounding. Source: Milakov and
+    Gimelshein 2018, algorithm 3.
     """
     peak = np.maximum(running.peak, scores.max(axis=-1, keepdims=True))
     shift = np.where(peak == -np.inf, 0, peak)  # a row that has met no key yet
@@ -55,12 +62,14 @@ def tiled_attention(
     causal: bool = False,
     block: tuple[int, int] = (256, 512),
 ) -> tuple[Float[Array, "batch heads t_q d_v"], TiledCache]:
-    """y = softmax(q kᵀ / √d_k) v, one tile of block[0] queries × block[1] keys at a time
+    """y = softmax(q kᵀ / √d_k) v, a tile of block[0] queries × block[1] keys at a time
 
-    Exact, and as many multiplications as attention.attention; but the memory beyond q, k, v and y is one tile and two
-    numbers a row, so it grows as t_q and not as t_q · t_k. causal=True aligns the last query with the last key, and
-    tiles that lie wholly in the future are skipped. A query that may attend to nothing gets zeros.
-    Raises ValueError where the shapes do not fit, for a block below 1, and where a score is NaN or +∞.
+    Exact, and as many multiplications as attention.attention; but the memory beyond q,
+    k, v and y is one tile and two numbers a row, so it grows as t_q and not as t_q ·
+    t_k. causal=True aligns the last query with the last key, and tiles that lie wholly
+    in the future are skipped. A query that may attend to nothing gets zeros.
+    Raises ValueError where the shapes do not fit, for a block below 1, and where a
+    score is NaN or +∞.
     Source: Dao et al. 2022, algorithm 1, with the loops in the order of Dao 2023.
     """
     check_attention(q, k, v)
@@ -76,19 +85,23 @@ def tiled_attention(
             scores = _tile_scores(q, k, rows, keys, scale, causal)
             running = online_softmax(running, scores, v[:, :, keys])
         if not np.isfinite(running.total).all():
-            raise ValueError("q and k gave a score that is NaN or +inf; softmax needs finite numbers")
+            raise ValueError("q and k gave a score of NaN or +inf; it must be finite")
         seen = running.total > 0
         y[:, :, rows] = running.mixed / np.where(seen, running.total, 1)
         # +∞ where no key was seen, so that e^(s − log_total) = 0 on the way back
-        log_total[:, :, rows] = np.where(seen, running.peak + np.log(np.where(seen, running.total, 1)), np.inf)
+        logarithm = running.peak + np.log(np.where(seen, running.total, 1))
+        log_total[:, :, rows] = np.where(seen, logarithm, np.inf)
     return y, TiledCache(q, k, v, y, log_total, causal, block)
 
 
-def tiled_attention_backward(dy: Float[Array, "batch heads t_q d_v"], cache: TiledCache) -> tuple[Array, Array, Array]:
-    """dS = A ⊙ (dy vᵀ − Σ(dy ⊙ y)),  dq = dS k / √d_k,  dk = dSᵀ q / √d_k,  dv = Aᵀ dy,  tile by tile
+def tiled_attention_backward(
+    dy: Float[Array, "batch heads t_q d_v"], cache: TiledCache
+) -> tuple[Array, Array, Array]:
+    """dS = A ⊙ (dy vᵀ − Σ(dy ⊙ y)),  dq = dS k / √d_k,  dk = dSᵀ q / √d_k,  dv = Aᵀ dy
 
-    No weight was kept: each tile of A is computed again, as e^(s − log_total). The sum that softmax's backward takes
-    over a row's keys, Σ_j dA_j A_j, equals dy · y, which needs no tile. Returns dq, dk, dv.
+    No weight was kept: each tile of A is computed again, as e^(s − log_total). The sum
+    that softmax's backward takes over a row's keys, Σ_j dA_j A_j, equals dy · y, which
+    needs no tile. Returns dq, dk, dv.
     Source: Dao et al. 2022, algorithm 4.
     """
     q, k, v, y, log_total, causal, block = cache
@@ -99,9 +112,11 @@ def tiled_attention_backward(dy: Float[Array, "batch heads t_q d_v"], cache: Til
         for rows in _blocks(q.shape[2], block[0]):
             if causal and _future(rows, keys, q, k):
                 continue
-            weights = np.exp(_tile_scores(q, k, rows, keys, scale, causal) - log_total[:, :, rows])
+            scores = _tile_scores(q, k, rows, keys, scale, causal)
+            weights = np.exp(scores - log_total[:, :, rows])
             dv[:, :, keys] += weights.swapaxes(-1, -2) @ dy[:, :, rows]
-            dscores = weights * (dy[:, :, rows] @ v[:, :, keys].swapaxes(-1, -2) - along_y[:, :, rows])
+            dweights = dy[:, :, rows] @ v[:, :, keys].swapaxes(-1, -2)
+            dscores = weights * (dweights - along_y[:, :, rows])
             dq[:, :, rows] += dscores @ k[:, :, keys] * scale
             dk[:, :, keys] += dscores.swapaxes(-1, -2) @ q[:, :, rows] * scale
     return dq, dk, dv
@@ -118,7 +133,7 @@ def _future(rows, keys, q, k):
 
 def _tile_scores(q, k, rows, keys, scale, causal):
     scores = q[:, :, rows] @ k[:, :, keys].swapaxes(-1, -2) * scale
-    if not inside_a_model() and (scores == -np.inf).any():  # before the mask puts its own in
+    if (scores == -np.inf).any():  # before the mask puts its own in
         raise ValueError("q and k gave a score of -inf: their product overflows; softmax needs finite numbers")
     first_key_hidden = rows.start + k.shape[2] - q.shape[2] + 1  # from the first query of the tile
     if causal and keys.stop > first_key_hidden:  # the tile crosses the diagonal
@@ -129,8 +144,6 @@ def _tile_scores(q, k, rows, keys, scale, causal):
 
 def check_attention(q, k, v, mask=None):
     """Raise ValueError unless q, k, v and the mask fit together as attention needs them, and are finite."""
-    if inside_a_model():  # which has looked at the shapes of its parameters
-        return
     check_arrays(q=q, k=k, v=v)
     for name, value in (("q", q), ("k", k), ("v", v)):
         if value.ndim != 4 or 0 in value.shape:

@@ -57,11 +57,10 @@ def _sequence(carry, params, config, tokens, length):
     x = wired.embed("", "embedding", tokens)
     for i in range(config.n_layers):
         x = BLOCKS[config.norm](wired, f"block.{i}", x, past, positions)
-    if config.norm == "pre":
+    if config.last_norm:
         x = wired.norm("norm", x)
-    wired.kept["out"] = x
-    wired.logits(x, "embedding")
-    return wired.kept
+    wired.logits(wired.record("out", x), "embedding")
+    return wired.record.kept
 
 
 def pre_norm_block(wired: Wiring, block: str, x, mask, positions=None):

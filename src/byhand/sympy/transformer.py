@@ -53,7 +53,6 @@ def forward(
 
 def checked_parameters(params: dict, config: Config) -> dict[str, sp.ImmutableMatrix]:
     """The parameters as exact matrices, after a check that the model is of a kind known here and that these are its parameters."""
-    _check(config)
     return fitting(params, encoder_decoder_shapes(config))
 
 
@@ -97,7 +96,7 @@ def _sequence(carry, params, config, source, decoder_input, source_length, targe
         layer = f"encoder.{i}"
         x = add_and_norm(layer, 1, x, wired.attend(f"{layer}.self_attention", x, x, (of_source,) * len(source)))
         x = add_and_norm(layer, 2, x, wired.feed(f"{layer}.feed_forward", x))
-    memory = wired.kept["encoder.memory"] = x
+    memory = wired.record("encoder.memory", x)
 
     y = wired.embed("decoder.", "target_embedding", decoder_input)
     past = tuple(tuple(j <= t and j < target_length for j in range(len(decoder_input))) for t in range(len(decoder_input)))
@@ -106,16 +105,8 @@ def _sequence(carry, params, config, source, decoder_input, source_length, targe
         y = add_and_norm(layer, 1, y, wired.attend(f"{layer}.self_attention", y, y, past))
         y = add_and_norm(layer, 2, y, wired.attend(f"{layer}.cross_attention", y, memory, (of_source,) * len(decoder_input)))
         y = add_and_norm(layer, 3, y, wired.feed(f"{layer}.feed_forward", y))
-    wired.kept["decoder.out"] = y
-    wired.logits(y, "target_embedding")
-    return wired.kept
-
-
-def _check(config):
-    supported = {"norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none")}
-    for name, values in supported.items():
-        if (value := getattr(config, name)) not in values:
-            raise ValueError(f"{name} was {value!r}; the exact encoder-decoder takes {' or '.join(map(repr, values))}")
+    wired.logits(wired.record("decoder.out", y), "target_embedding")
+    return wired.record.kept
 
 
 def lengths_of(name, lengths, rows):

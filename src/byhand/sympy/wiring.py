@@ -1,20 +1,20 @@
 """The rooms of one sequence wired together, for any way of carrying a value (see carry): what both networks are made of."""
 
 from ..config import Config
+from ..record import Record
 from . import attention, embedding, feed_forward, linear, norm, position, softmax
 from .exact import setting
 
 
 class Wiring:
-    """Puts carried rows through a room under its parameters' names, and keeps every stage under its dotted name in `kept`."""
+    """Puts carried rows through a room under its parameters' names, and records every stage under its dotted name."""
 
     def __init__(self, carry, params: dict, config: Config):
-        self.carry, self.params, self.config, self.kept = carry, params, config, {}
+        self.carry, self.params, self.config, self.record = carry, params, config, Record()
 
     def __call__(self, name: str, stage, *inputs, **settings):
-        """stage(*inputs, **settings), kept as `name`."""
-        self.kept[name] = value = self.carry.apply(stage, *inputs, **settings)
-        return value
+        """stage(*inputs, **settings), recorded as `name`."""
+        return self.record(name, self.carry.apply(stage, *inputs, **settings))
 
     def embed(self, prefix: str, table: str, tokens: tuple[int, ...]):
         """√d E[tokens], and the sinusoids added where the model has them."""
@@ -22,8 +22,7 @@ class Wiring:
         if self.config.positions == "sinusoidal":
             waves = self(f"{prefix}positions", position.sinusoidal, length=len(tokens), d_model=self.config.d_model)
             x = self.carry.apply(linear.add, x, waves)
-        self.kept[f"{prefix}input"] = x
-        return x
+        return self.record(f"{prefix}input", x)
 
     def attend(self, name: str, x, memory, mask, positions: tuple[int, ...] | None = None):
         """Multi-head attention of x to memory; with positions, queries and keys are rotated by them first."""
@@ -43,7 +42,8 @@ class Wiring:
             for step, value in one.items():
                 if step not in ("k", "v", "k_unrotated") or head % shared == 0:
                     steps.setdefault(step, []).append(value)
-        self.kept.update({f"{name}.{step}": tuple(values) for step, values in steps.items()})
+        for step, values in steps.items():
+            self.record(f"{name}.{step}", tuple(values))
         concat = self(f"{name}.concat", attention.side_by_side, *steps["mixed"])
         return self(f"{name}.out", linear.linear, concat, self.params[f"{name}.w_o"])
 

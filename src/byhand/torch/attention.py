@@ -5,9 +5,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..record import Record, nothing
 from .linear import weight
 from .position import rope
-from .record import Record, nothing
 from .softmax import softmax
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..config import Config
 from ..parameters import decoder_shapes, draw
+from ..record import Record, nothing
 from . import norm
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
@@ -15,7 +16,6 @@ from .feed_forward import FeedForward
 from .inputs import check_lengths, check_tokens, key_mask
 from .linear import Linear
 from .position import sinusoids
-from .record import Record, nothing
 from .weights import Weights, numpy_default
 
 
@@ -51,7 +51,7 @@ class Decoder(Weights):
         self.config = config
         self.embedding = table(config.target_vocab, config.d_model)
         self.block = nn.ModuleList(BLOCKS[config.norm](config) for _ in range(config.n_layers))
-        self.norm = norm.make(config) if config.norm == "pre" else None
+        self.norm = norm.make(config) if config.last_norm else None
         self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
         self.load_params(draw(decoder_shapes(config), seed, numpy_default()))
 
@@ -80,7 +80,7 @@ class Decoder(Weights):
 
         Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
         """
-        config, record = self.config, Record(activations)
+        config, record = self.config, nothing if activations is None else Record(activations)
         tokens = check_tokens("tokens", tokens, config.target_vocab, config.max_length, self.embedding.device)
         if kv_cache is not None:
             _check_kv_cache(kv_cache, config, tokens)

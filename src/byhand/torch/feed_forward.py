@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..record import Record, nothing
 from .linear import linear, weight
-from .record import Record, nothing
 
 
 def relu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

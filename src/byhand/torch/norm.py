@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .record import Record, nothing
+from ..record import Record, nothing
 
 
 def layer_norm(

@@ -4,7 +4,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..config import Config
-from ..parameters import check_config, draw, encoder_decoder_shapes
+from ..parameters import draw, encoder_decoder_shapes
+from ..record import Record, nothing
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
 from .feed_forward import FeedForward
@@ -12,7 +13,6 @@ from .inputs import check_lengths, check_tokens, key_mask
 from .linear import Linear
 from .norm import LayerNorm
 from .position import sinusoidal
-from .record import Record, nothing
 from .weights import Weights, numpy_default
 
 
@@ -29,13 +29,14 @@ class Transformer(Weights):
 
     def __init__(self, config: Config, seed: int = 0):
         super().__init__()
-        self.config = _supported(config)
+        shapes = encoder_decoder_shapes(config)
+        self.config = config
         self.source_embedding = table(config.source_vocab, config.d_model)
         self.target_embedding = table(config.target_vocab, config.d_model)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
-        self.load_params(draw(encoder_decoder_shapes(config), seed, numpy_default()))
+        self.load_params(draw(shapes, seed, numpy_default()))
 
     def forward(
         self,
@@ -52,7 +53,7 @@ class Transformer(Weights):
 
         Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
         """
-        config, device, record = self.config, self.source_embedding.device, Record(activations)
+        config, device, record = self.config, self.source_embedding.device, nothing if activations is None else Record(activations)
         source = check_tokens("source", source, config.source_vocab, config.max_length, device)
         decoder_input = check_tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device)
         if len(source) != len(decoder_input):
@@ -130,17 +131,6 @@ class DecoderLayer(nn.Module):
 
 def _attention(config):
     return MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
-
-
-def _supported(config):
-    check_config(config)
-    only = {
-        "norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none"), "n_kv_heads": (config.n_heads,),
-    }  # fmt: skip
-    for name, allowed in only.items():
-        if getattr(config, name) not in allowed:
-            raise ValueError(f"config.{name} was {getattr(config, name)!r}; the encoder-decoder of 2017 takes {' or '.join(map(repr, allowed))}")
-    return config
 
 
 def _mask(name, lengths, beside):
