@@ -82,6 +82,8 @@ def evaluation_text(found: dict) -> str:
 def kind_of_error(error: dict) -> str:
     """What went wrong, in a word: the first that fits."""
     wanted, said = align.words(error["target"]), align.words(error["said"])
+    if " thousand" in said and " thousand" not in wanted:
+        return "thousands that nobody said"
     if len(said) != len(wanted):
         return "a word too many" if len(said) > len(wanted) else "a word missing"
     differ = [place for place, (one, other) in enumerate(zip(wanted, said, strict=True)) if one != other]

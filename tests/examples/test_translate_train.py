@@ -22,7 +22,7 @@ from translate.data import Example, batch, pairs
 from translate.evaluate import average, score, tensors, translations
 from translate.model import Translator
 from translate.settings import from_dict, load
-from translate.train import Transformer, corpus
+from translate.train import Transformer, corpus, train
 from translate.vocabulary import END
 from translate_runs import TINY, run, run_of, same, tiny
 
@@ -174,6 +174,15 @@ def test_a_compiled_step_gives_the_same_gradients(material):
         grads.append(one.module.grads())
     for name, value in grads[0].items():
         np.testing.assert_allclose(grads[1][name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_gpu_follows_the_processor(tmp_path, precision):
+    settings = tiny(training__precision=precision, training__warmup=20, training__rate=0.05)
+    logs = [train(settings, tmp_path / device, device=device, progress=False, say=lambda text: None).log for device in ("cpu", "cuda")]
+    tolerance = 1e-4 if precision == "float32" else 0.02
+    np.testing.assert_allclose(*([line["loss"] for line in log] for log in logs), rtol=tolerance)
 
 
 # ---- going on ----

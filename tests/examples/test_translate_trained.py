@@ -82,6 +82,12 @@ def test_errors_are_sorted_by_what_went_wrong():
         {"source": "", "target": "thirty", "said": "thirty-one"},
         {"source": "", "target": "forty-one", "said": "fifty-one"},
         {"source": "", "target": "one hundred", "said": "one"},
+        {"source": "", "target": "two hundred", "said": "two hundred thousand"},
     ]
     found = results.sorted_errors(errors)
-    assert {kind: len(some) for kind, some in found.items()} == {"one word wrong": 3, "a word too many": 1, "a word missing": 1}
+    assert {kind: len(some) for kind, some in found.items()} == {
+        "one word wrong": 3,
+        "a word too many": 1,
+        "a word missing": 1,
+        "thousands that nobody said": 1,
+    }
