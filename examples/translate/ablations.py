@@ -100,14 +100,13 @@ def ablations(settings: Settings, seeds: list[int], say: Callable[[str], None] =
 
     A seed draws the weights, the sentences and their order.
     """
-    found: dict[str, list[dict]] = {}
-    for name, (changes, make) in VARIANTS.items():
-        found[name] = []
-        for seed in seeds:
+    found: dict[str, list[dict]] = {name: [] for name in VARIANTS}
+    for seed in seeds:
+        for name, (changes, make) in VARIANTS.items():
             told = {part: values | changes.get(part, {}) for part, values in settings.as_dict().items()}
             told["model"]["seed"] = told["data"]["seed"] = seed
             found[name].append(_last_scores(from_dict(told), make))
-            say(f"{name}, seed {seed}: " + str(found[name][-1]))
+            say(f"{name}, seed {seed}: {found[name][-1]}")
     return {"steps": settings.training.steps, "seeds": seeds, "settings": settings.as_dict(), "left out": found}
 
 
