@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import byhand.numpy as bn
 from byhand.check.exercise import attempt
 
 
@@ -116,7 +117,93 @@ def test_what_is_no_array_is_named():
     assert attempt(lambda x: torch.tensor(x / 2, requires_grad=True), halve, np.ones(2))
     leaf = torch.ones(2, requires_grad=True, dtype=torch.float64)
     assert attempt(lambda x: x / 2, lambda x: x.detach().numpy() / 2, 2 * leaf)  # a tensor in the middle of a graph
-    with pytest.raises(ValueError, match="what the function returned was dict; it must be an array"):
-        attempt(lambda x: {"y": x}, halve, np.ones(2))
+    verdict = attempt(lambda x: {"y": x}, halve, np.ones(2))
+    assert not verdict and "what the function returned was dict; it must be an array" in repr(verdict)
     with pytest.raises(ValueError, match="which cannot be copied"):
         attempt(lambda x: 1.0, lambda x: 1.0, (i for i in range(3)))
+
+
+# ---- answers that are wrong in ways that the page did not list ----------------------------------
+
+
+def attention(q, k, v):
+    return bn.softmax.softmax(q @ k.T / np.sqrt(q.shape[1]))[0] @ v
+
+
+def softmax_rows(s):
+    return bn.softmax.softmax(s)[0]
+
+
+def norm_backward(dy, x, gamma):
+    _, cache = bn.norm.layer_norm(x, gamma, np.zeros_like(gamma), 1e-5)
+    dx, grads = bn.norm.layer_norm_backward(dy, cache)
+    return dx, grads["gamma"], grads["beta"]
+
+
+def linear_backward(dy, x, w):
+    return dy @ w.T, x.T @ dy
+
+
+def add(x, y):
+    return x + y
+
+
+RNG = np.random.default_rng(0)
+SQUARE = RNG.normal(size=(4, 4)), RNG.normal(size=(4, 4)), RNG.normal(size=(4, 4))
+NORM = RNG.normal(size=(3, 5)), RNG.normal(size=(3, 5)), RNG.normal(size=5)
+SUMS = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
+WRONG = [
+    (attention, SQUARE, lambda q, k, v: 2 * attention(q, k, v), "2 times what it should be"),
+    (attention, SQUARE, lambda q, k, v: -attention(q, k, v), "the sign is wrong everywhere"),
+    (attention, SQUARE, lambda q, k, v: attention(q, k, v).T, "axes 0 and 1 are exchanged"),
+    (attention, SQUARE, lambda q, k, v: -3 * attention(q, k, v), "-3 times"),
+    (attention, SQUARE, lambda q, k, v: -attention(q, k, v).T, "two mistakes together: the sign is wrong everywhere, and then transposed"),
+    (attention, SQUARE, lambda q, k, v: attention(q, k, v)[::-1], "reversed"),
+    (attention, SQUARE, lambda q, k, v: attention(q, k, v) + v, "v is added once too often"),
+    (attention, SQUARE, lambda q, k, v: 0 * v, "it is all 0"),
+    (attention, SQUARE, lambda q, k, v: v, "it is what v should be"),
+    (attention, SQUARE, lambda q, k, v: attention(q, k, v) / 0, "entries differ"),
+    (attention, SQUARE, lambda q, k, v: q @ k @ v @ np.ones(3), "ValueError in your line"),
+    (attention, SQUARE, lambda q, k, v: [q, k], "shape"),
+    (attention, SQUARE, lambda q, k, v: "softmax", "what the function returned was str"),
+    (attention, SQUARE, lambda q, k, v: attention(q, k, v).sum(), "the shape is ()"),
+    (softmax_rows, SQUARE[:1], lambda s: softmax_rows(s.T).T, "the softmax runs over the wrong axis"),
+    (softmax_rows, SQUARE[:1], lambda s: softmax_rows(s) * softmax_rows(s).sum(0), "every column has a factor of its own"),
+    (softmax_rows, SQUARE[:1], lambda s: np.exp(s), "every row has a factor of its own"),
+    (softmax_rows, SQUARE[:1], lambda s: np.log(softmax_rows(s)), "entries differ"),
+    (norm_backward, NORM, lambda dy, x, g: (norm_backward(dy, x, g)[0], *norm_backward(dy, x, g)[:0:-1]), "it is what array 2 should be"),
+    (norm_backward, NORM, lambda dy, x, g: (dy, *norm_backward(dy, x, g)[1:]), "it is what dy should be"),
+    (norm_backward, NORM, lambda dy, x, g: (norm_backward(dy, x, g)[0], norm_backward(dy, x, g)[1] / 3, norm_backward(dy, x, g)[2]), "(1/3)"),
+    (norm_backward, NORM, lambda dy, x, g: (norm_backward(dy, x, g)[0], norm_backward(dy, x, g)[1]), "3 arrays wanted, 2 returned"),
+    (norm_backward, NORM, lambda dy, x, g: (norm_backward(dy, x, g)[0], dy, norm_backward(dy, x, g)[2]), "the shape is (3, 5); it must be (5,)"),
+    (norm_backward, NORM, lambda dy, x, g: (*norm_backward(dy, x, g)[:2], dy), "it is not yet summed over axis 0"),
+    (linear_backward, SQUARE, lambda dy, x, w: linear_backward(dy, x, w)[::-1], "it is what array 1 should be"),
+    (linear_backward, SQUARE, lambda dy, x, w: (dy @ w.T, dy.T @ x), "axes 0 and 1 are exchanged"),
+    (linear_backward, SQUARE, lambda dy, x, w: (dy @ w.T + dy, x.T @ dy), "dy is added once too often"),
+    (linear_backward, SQUARE, lambda dy, x, w: (dy @ w.T, x.T @ dy / 4), "(1/4)"),
+    (linear_backward, SQUARE, lambda dy, x, w: (dy @ w.T, np.outer(x[-1], dy[-1])), "entries differ"),
+    (add, SUMS, lambda x, y: x, "it is what x should be"),
+    (add, SUMS, lambda x, y: x + 2 * y, "y is added once too often"),
+    (add, SUMS, lambda x, y: x - y, "y is subtracted where it must be added"),
+    (add, SUMS, lambda x, y: -x, "two mistakes together"),
+    (add, SUMS, lambda x, y: np.concatenate([x, y]), "the shape is (6, 4)"),
+]
+
+
+@pytest.mark.parametrize("reference, sample, wrong, words", WRONG)
+def test_a_wrong_answer_is_named_or_placed(reference, sample, wrong, words):
+    with np.errstate(all="ignore"):
+        verdict = attempt(wrong, reference, *sample)
+    assert not verdict and words in repr(verdict)
+
+
+def test_known_mistakes_come_before_shapes_and_are_no_mistake_where_they_are_right():
+    assert "when it is transposed" in repr(attempt(lambda x: x.T, lambda x: x, np.arange(6.0).reshape(2, 3), mistakes={"it is transposed": lambda x: x.T}))
+    assert attempt(lambda x: x, lambda x: x, np.ones((2, 2)), mistakes={"it is transposed": lambda x: x.T})
+
+
+def test_single_precision_a_cache_beside_the_result_and_a_dict_of_gradients():
+    assert attempt(lambda q, k, v: attention(q, k, v).astype(np.float32), attention, *SQUARE)
+    assert not attempt(lambda q, k, v: (1.001 * attention(q, k, v)).astype(np.float32), attention, *SQUARE)
+    assert attempt(lambda q, k, v: (attention(q, k, v), (q, k)), attention, *SQUARE)
+    assert attempt(lambda dy, x, g: (norm_backward(dy, x, g)[0], dict(zip("gb", norm_backward(dy, x, g)[1:]))), norm_backward, *NORM)

@@ -64,6 +64,8 @@ def _sum_of(paths):
                 return f"{name} is missing from the sum"
             if _same(mine, right + path, bound):
                 return f"{name} is added once too often"
+            if _same(mine, right - 2 * path, bound):
+                return f"{name} is subtracted where it must be added"
         return ""
 
     return look

@@ -1,5 +1,7 @@
 """The reader writes an operation, and this says how it differs from the book's."""
 
+import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from .copies import fresh
+from .diagnosis import diagnose
 from .measure import FLOOR, TOO_SMALL, as_floats, difference
 
 BOUND = 1e-9
+BOUND_FLOAT32 = 1e-5
 
 
 @dataclass(frozen=True)
@@ -29,52 +33,136 @@ class Verdict:
 def attempt(
     function: Callable, reference: Callable, *arguments: Any, mistakes: Mapping[str, Callable] | None = None
 ) -> Verdict:
-    """Run both functions on the same arguments and compare shapes first, then every array: agreement(mine, wanted) ≤ 1e-9
+    """Run both functions on the same arguments and compare every array: agreement(mine, wanted) ≤ 1e-9, in float32 1e-5
 
-    A function that returns None counts as not written yet. `mistakes` maps what a known mistake is called to a
-    function that makes it: where the reader's result equals that one's, the verdict names the mistake.
-    Each function may return one array or a tuple of arrays, and gets copies of the arguments: it may write into them.
+    A function that returns None counts as not written yet; one that raises is told where. `mistakes` maps what a known mistake is called to a
+    function that makes it: where the reader's result equals that one's, the verdict names the mistake. Any other difference is described as
+    far as its shape tells (check.diagnosis): a factor, a sign, exchanged axes or outputs, a term missing, or two of these together.
+    Each function may return one array or a tuple of arrays, with a cache beside it or a dict of gradients in it, and gets copies of the
+    arguments: it may write into them.
     """
-    mine = function(*fresh(arguments))
-    if mine is None:
+    own = fresh(arguments)
+    try:
+        with np.errstate(all="ignore"):
+            returned = function(*own)
+    except Exception as error:  # whatever a reader's code does is theirs to hear about, in words
+        return Verdict(False, _raised(error, function))
+    if returned is None:
         return Verdict(False, f"{getattr(function, '__name__', 'the function')} returns nothing yet: write it, run the cell again.")
-    mine, wanted = _arrays(mine, "what the function returned"), _arrays(reference(*fresh(arguments)), "what the reference returned")
-    if len(mine) != len(wanted):
-        return Verdict(False, f"Not yet: {len(wanted)} arrays wanted, {len(mine)} returned.")
-    for number, (got, right) in enumerate(zip(mine, wanted, strict=True)):
-        if got.shape != right.shape:
-            return Verdict(False, f"Not yet. {_which(number, wanted)}the shape is {got.shape}; it must be {right.shape}.")
-    found = _compared(mine, wanted)
-    if all(found):
-        return Verdict(True, f"Right: every entry agrees within {BOUND:.0e}.")
+    wanted = _arrays(reference(*fresh(arguments)), "what the reference returned")
+    parts = _parts(returned, len(wanted))
+    bound = BOUND_FLOAT32 if any(_single(part) for part in parts) else BOUND
+    try:
+        mine = _arrays(parts, "what the function returned")
+    except ValueError as error:
+        return Verdict(False, f"Not yet: {error}.")
     for name, mistaken in (mistakes or {}).items():
         theirs = _arrays(mistaken(*fresh(arguments)), f"what 'when {name}' returned")
-        if len(theirs) == len(mine) and all(a.shape == b.shape for a, b in zip(mine, theirs, strict=True)) and all(_compared(mine, theirs)):
+        if _alike(mine, theirs) and not (_alike(wanted, theirs) and all(_compared(wanted, theirs, bound))) and all(_compared(mine, theirs, bound)):
             return Verdict(False, f"Not yet: this is what comes out when {name}.")
+    if len(mine) != len(wanted):
+        return Verdict(False, f"Not yet: {len(wanted)} arrays wanted, {len(mine)} returned.")
+    others = _others(function, arguments)
+    for number, (got, right) in enumerate(zip(mine, wanted, strict=True)):
+        if got.shape != right.shape:
+            more = diagnose(got, right, bound).partition(": ")[2] if got.size else ""
+            return Verdict(False, f"Not yet. {_which(number, wanted)}the shape is {got.shape}; it must be {right.shape}." + f" It is {more}." * bool(more))
+    found = _compared(mine, wanted, bound)
+    if all(found):
+        return Verdict(True, f"Right: every entry agrees within {bound:.0e}.")
     if False not in found:
         which = _which(found.index(None), wanted)
         return Verdict(False, f"Not yet. {which}{TOO_SMALL}: every entry, yours and the right one, is below {FLOOR:g}. Try larger arguments.")
-    return Verdict(False, _first_difference(mine, wanted, found))
+    number = found.index(False)
+    others |= {f"array {k}": array for k, array in enumerate(wanted) if k != number}
+    return Verdict(False, _first_difference(mine, wanted, number, bound) + _cause(mine[number], wanted[number], bound, others))
+
+
+def _parts(returned, n):
+    """What a function gave back as n arrays: a cache beside one array is left out, a dict of gradients gives its values."""
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    if n == 1 and len(parts) > 1 and not any(isinstance(part, Mapping) for part in parts) and isinstance(parts[1], tuple):
+        return parts[:1]
+    if len(parts) == 1 or len(parts) == n:
+        return parts
+    return tuple(value for part in parts for value in (part.values() if isinstance(part, Mapping) else (part,)))
+
+
+def _single(part):
+    return "float32" in str(getattr(part, "dtype", ""))
+
+
+def _alike(these, those):
+    return len(these) == len(those) and all(a.shape == b.shape for a, b in zip(these, those, strict=True))
+
+
+def _raised(error, function):
+    """The exception in words, and the reader's own line where it arose."""
+    own = getattr(getattr(function, "__code__", None), "co_filename", None)
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
+    where = f" in your line `{lines[-1].line}`" if lines and lines[-1].line else ""
+    words = str(error).strip().partition("\n")[0][:300]
+    return f"Not yet: {type(error).__name__}{where}" + (f": {words}" if words else ".")
+
+
+def _others(function, arguments):
+    """The arguments that are arrays, under the names that the reader's function gives them."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        names = []
+    names += [f"argument {k}" for k in range(len(names), len(arguments))]
+    return {name: value for name, value in zip(names, arguments) if isinstance(value, np.ndarray) and value.ndim and value.size}
+
+
+def _cause(mine, right, bound, others):
+    """What the difference looks like, as a sentence; "" where it looks like nothing known."""
+    if not (np.isfinite(mine).all() and np.isfinite(right).all()):
+        return ""
+    rows = [np.abs(x.sum(axis=-1) - 1).max() < 1e-6 for x in (right, mine)] if right.ndim > 1 else [False, False]
+    if rows == [True, False]:
+        axes = [axis for axis in range(mine.ndim - 1) if np.abs(mine.sum(axis=axis) - 1).max() < 1e-6]
+        if axes:
+            return f" Each slice along axis {axes[0]} sums to 1, where each row must: the softmax runs over the wrong axis."
+    found = diagnose(mine, right, bound, others)
+    if not found or found.startswith(("it differs in no way", "nearly right")):
+        found = _two(mine, right, bound, others) or found
+    return "" if not found or found.startswith("it differs in no way") else f" What it looks like: {found}."
+
+
+def _two(mine, right, bound, others):
+    """Two mistakes together: one of a few is undone, and what is left has a name."""
+    undone = {"the sign is wrong everywhere": -mine}
+    if mine.ndim >= 2 and mine.shape[-1] == mine.shape[-2]:
+        undone["the last two axes are exchanged"] = mine.swapaxes(-1, -2)
+    for name, other in others.items():
+        if other.shape == right.shape:
+            undone[f"{name} is missing from the sum"] = mine + other
+            undone[f"{name} is added"] = mine - other
+    for first, rest in undone.items():
+        second = diagnose(rest, right, bound)
+        if second and not second.startswith(("it differs in no way", "nearly right", "only ")):
+            return f"it looks like two mistakes together: {first}, and then {second}"
+    return ""
 
 
 def _arrays(value, name):
     return tuple(as_floats(part, name) for part in (value if isinstance(value, tuple) else (value,)))
 
 
-def _compared(these, those):
+def _compared(these, those, bound):
     """For each pair whether it agrees; an empty array is nothing to compare, and equal to another of its shape."""
-    return [True if not a.size else difference(a, b).holds(BOUND) if not np.isnan(a).any() else False for a, b in zip(these, those, strict=True)]
+    return [True if not a.size else difference(a, b).holds(bound) if not np.isnan(a).any() else False for a, b in zip(these, those, strict=True)]
 
 
 def _which(number, wanted):
     return f"Array {number}: " if len(wanted) > 1 else ""
 
 
-def _first_difference(mine, wanted, found):
-    number = found.index(False)
+def _first_difference(mine, wanted, number, bound):
     got, right = mine[number], wanted[number]
     worst = difference(got, right)
-    allowed = BOUND * max(worst.size, FLOOR)
+    allowed = bound * max(worst.size, FLOOR)
     with np.errstate(invalid="ignore"):
         wrong = ~((got == right) | (np.abs(got - right) <= allowed))  # NaN is not at most anything, an infinity is equal to itself
     place = tuple(int(i) for i in np.argwhere(wrong)[0])
