@@ -18,6 +18,7 @@ PLACES = (
     "C:/Program Files/Google/Chrome/Application/chrome.exe",
     "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
 )
+PATIENCE = 600_000  # milliseconds, for every wait: only against hanging; on a busy machine what takes three seconds may take a minute
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -67,7 +68,8 @@ def start():
         if kind == "chromium" and path is None:
             yield None
             return
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS) if path else getattr(playwright, kind).launch()
+        options = {"executable_path": path, "args": FLAGS} if path else {}
+        browser = getattr(playwright, kind).launch(timeout=PATIENCE, **options)
         try:
             yield browser
         finally:

@@ -7,6 +7,7 @@ import re
 import claims
 import numpy as np
 import pytest
+from browser import PATIENCE
 
 from byhand.numpy import attention
 from byhand.worked import by_hand
@@ -25,6 +26,7 @@ def show(chromium, tmp_path):
     def show(*experiments, theme="light", **options):
         (tmp_path / "page.html").write_text(PAGE.format(theme=theme, body="".join(e._repr_html_() for e in experiments)), "utf-8")
         context = chromium.new_context(**options)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.wrong = []

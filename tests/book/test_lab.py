@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import toc
+from browser import PATIENCE
 
 TOKEN = "test"
 PAGE = "book/step/06-attention.ipynb"
@@ -66,7 +67,7 @@ def tab(lab, chromium):
     """A tab that has opened the table of contents, as `make lab` does."""
     _, address = lab
     page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    page.set_default_timeout(600_000)
+    page.set_default_timeout(PATIENCE)
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(f"{error.message}\n{error.stack}"))
     page.goto(f"{address}lab/tree/contents.ipynb?token={TOKEN}")

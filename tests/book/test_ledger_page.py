@@ -5,6 +5,7 @@ import re
 import claims
 import pytest
 import yaml
+from browser import PATIENCE
 from ledger.page import Ledger, label
 
 DOCUMENTS = [1, 2]
@@ -16,6 +17,7 @@ def page(chromium, tmp_path_factory):
     both = "".join(Ledger(document)._repr_html_() for document in DOCUMENTS)
     (folder / "page.html").write_text(f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>x</title></head><body>{both}</body></html>', "utf-8")
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE)
     page.goto((folder / "page.html").as_uri())
     yield page
     page.close()

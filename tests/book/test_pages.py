@@ -6,7 +6,7 @@ import re
 import pytest
 import toc
 from axe_playwright_python.sync_playwright import Axe
-from browser import typeset
+from browser import PATIENCE, typeset
 from playwright.sync_api import TimeoutError
 
 PAGES = [*toc.pages(), "search"]
@@ -51,6 +51,7 @@ COLOURS = {"runOnly": ["color-contrast"]}
 def tab(chromium, served):
     """A tab that notes what goes wrong, and lets nothing out of the site."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.complaints = []
 
@@ -170,6 +171,7 @@ def test_copy_buttons(tab, served):
 def test_works_without_a_server(chromium, site):
     """From file://, with the network off: formulas, pictures, the theme, and the list of search results."""
     context = chromium.new_context(offline=True)
+    context.set_default_timeout(PATIENCE)
     tab = context.new_page()
     wrong = []
     tab.on("pageerror", lambda error: wrong.append(str(error)))
