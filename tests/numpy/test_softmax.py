@@ -78,3 +78,9 @@ def test_a_mask_that_is_not_boolean_or_would_enlarge_x(mask):
 def test_what_is_no_row(x, words):
     with pytest.raises(ValueError, match=words):
         softmax(x)
+
+
+@pytest.mark.parametrize("x", [np.zeros(100_000, np.float16), np.zeros(3, int), np.zeros(3, np.longdouble), [0.0, 1.0]])
+def test_other_kinds_are_refused(x):
+    with pytest.raises(ValueError, match="x (had dtype .*; it must be float32 or float64|was list)"):
+        softmax(x)

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .checks import check_arrays, check_mask, checked, refuse
+from ..parameters import check_floats
+from .checks import check_mask, checked, refuse
 
 Array = np.ndarray
 
@@ -15,7 +16,7 @@ class SoftmaxCache(NamedTuple):
 
 
 def _check_softmax(x, mask):
-    check_arrays(x=x)
+    check_floats({"x": x})
     if not x.ndim or not x.shape[-1]:
         raise ValueError(f"x had shape {x.shape}; it must be (..., n) with an n of at least 1")
     spoiled = ~(x < np.inf)  # NaN is not below anything
