@@ -505,7 +505,7 @@ function sheet() {
     for (let i = 0; i < st.count; i += cols) lines.push(el("tr", {}, [...values[name].slice(i, i + cols)].map((x) => el("td", { textContent: num(x) }))));
     return el("table", {}, el("caption", { textContent: F.symbol(step, name) }), el("tbody", {}, lines));
   };
-  const room = (r) => el("div", { className: "room" }, el("h3", { textContent: `${r.line}: ${r.title}` }), [...r.stages, ...r.weights].flatMap((name) => [name, "d:" + name, "new:" + name].filter((n) => values[n]).map(block)));
+  const room = (r) => el("div", { className: "room" }, el("h3", { textContent: `${r.line}: ${r.title}` }), [...r.stages, ...r.weights].flatMap((name) => [name, "d:" + name].filter((n) => values[n]).map(block)));
   const text = (list) => list.filter((p) => !p.condition).map((p) => (p.fn ? p.open + text(p.parts) + p.close : p.parts ? text(p.parts) : p.text ?? num(p.value))).join("");
   const line = ([name, index]) => { const e = F.explain(graph, values, name, index); return el("li", { textContent: `${short(name, index)} = ${e.leaf ? "" : text(e.parts) + " = "}${num(e.value)}: ${sentence(name, index)}` }); };
   parts.sheet?.remove();
