@@ -1,9 +1,10 @@
-"""The live step: its data is written when the site is built, and its scripts are loaded by the page that holds it, and by no other."""
+"""The live step and the small live figures: their data is written when the site is built, their scripts load on the pages that hold them."""
 
 from pathlib import Path
 
 PAGE = "book/step/00-live"
 SCRIPTS = ("live/step.data.js", "live/step.js", "live/page.js")
+FIGURES = "live/figures.js"  # loads the others when a figure comes near the screen
 
 
 def add_files(app, pagename, templatename, context, doctree):
@@ -11,6 +12,8 @@ def add_files(app, pagename, templatename, context, doctree):
         app.add_css_file("live/live.css")
         for script in SCRIPTS:
             app.add_js_file(script, defer="defer")
+    elif app.builder.name == "html" and "byhand-live" in context.get("body", ""):
+        app.add_js_file(FIGURES, defer="defer")
 
 
 def write_data(app):

@@ -13,6 +13,7 @@ from test_pages import COLOURS, OUT_OF_REACH, STICKING_OUT, violations
 from byhand import toy
 from byhand.live import step
 from byhand.live.data import data, flat
+from byhand.worked import live_figure
 
 PAGE = "book/step/00-live.html"
 # What the page's own script says of a setting, for the tests below
@@ -464,9 +465,44 @@ def test_without_scripts_a_sentence_stands_there(chromium, served):
 
 
 def test_its_scripts_are_small_and_load_nowhere_else(site):
-    scripts = sum((site / "_static/live" / name).stat().st_size for name in ("step.js", "page.js"))
+    scripts = sum((site / "_static/live" / name).stat().st_size for name in ("step.js", "page.js", "figures.js"))
     assert scripts < 100_000
-    assert [name for name in toc.pages() if "live/page.js" in (site / f"{name}.html").read_text("utf-8")] == [PAGE.removesuffix(".html")]
+    for script, pages in (("page.js", [PAGE]), ("figures.js", FIGURES.values())):
+        loading = [name for name in toc.pages() if f"live/{script}" in (site / f"{name}.html").read_text("utf-8")]
+        assert sorted(loading) == sorted(page.removesuffix(".html") for page in pages)
+
+
+# ---- the small figures --------------------------------------------------------------------------
+
+FIGURES = {
+    "temperature": "book/step/06-attention.html", "mask": "book/step/09-masked-attention.html", "tangent": "book/step/14-nudge.html",
+    "projections": "book/step/18-layer-norm-backward.html", "adam": "book/step/25-adam.html",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["http", "file"])
+def test_small_figures_say_what_the_formulas_say(chromium, served, site, by):
+    """At every place of their tables; the numbers of the tables are the package's own, as tests/worked/test_live_figure.py says."""
+    context = chromium.new_context()
+    page = context.new_page()
+    start, wrong = f"{served}/" if by == "http" else site.as_uri() + "/", []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: request.url.startswith((start, "data:")) or wrong.append(request.url))
+    for key, address in FIGURES.items():
+        page.goto(start + address)
+        figure, ours = page.locator(".byhand-live"), live_figure(key)
+        assert figure.locator("table").is_visible() or figure.get_attribute("data-on")
+        figure.scroll_into_view_if_needed()
+        page.locator(".byhand-live[data-on]").wait_for()
+        for place in ours.stops:
+            figure.locator("input").evaluate(
+                "(e, x) => { if (e.type === 'checkbox') e.checked = x === 1; else e.value = x; e.dispatchEvent(new Event('input')) }", float(place)
+            )
+            place = float(figure.locator("input").input_value()) if not ours.control.check else place
+            np.testing.assert_allclose(json.loads(figure.get_attribute("data-read")), ours.read(place), rtol=1e-9, atol=1e-12, err_msg=key)
+        assert figure.get_by_role("status").inner_text() and figure.locator("svg, table").first.is_visible()
+    context.close()
+    assert not wrong
 
 
 def test_a_wrong_formula_would_be_noticed(page):

@@ -5,6 +5,7 @@ from byhand.worked.diagram import Around, Box, diagram
 from byhand.worked.display import Written, table
 from byhand.worked.graphs import reversed_graph, reversed_model
 from byhand.worked.ledger import document_figures
+from byhand.worked.live_figure import live_figure
 from byhand.worked.matrices import matrix, matrix_product
 from byhand.worked.pictures import architecture, bars, lines, projections
 from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book_style
@@ -34,6 +35,7 @@ __all__ = [
     "layer_norm_backward_row",
     "layer_norm_row",
     "lines",
+    "live_figure",
     "loss_terms",
     "matrix",
     "matrix_product",
