@@ -32,7 +32,7 @@ def remote(root, tmp_path_factory):
     identity = ["-c", "user.name=x", "-c", "user.email=x"]
     for command in (["init", "--quiet", "--initial-branch=trunk"], ["add", "--all", "--force"], [*identity, "commit", "--quiet", "-m", "The book"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
-    return folder.as_uri()
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def runtime(tmp_path_factory):
 
 def notebook(page, root, address, branch):
     """The page as Colab gets it. Only the address that the first cell fetches from is another."""
-    stored = json.loads(toc.source(page).read_text(encoding="utf-8"))
+    stored = json.loads(toc.source(page, root).read_text(encoding="utf-8"))
     made = repository.colab_notebook(stored, page, ADDRESS, branch, root)
     first = made["cells"][0]
     first["source"] = first["source"].replace(repr(ADDRESS), repr(address))
@@ -55,7 +55,7 @@ def notebook(page, root, address, branch):
 
 
 def run_on_colab(page, root, remote, runtime, folder):
-    (folder / "page.ipynb").write_text(json.dumps(notebook(page, root, remote, "trunk")), encoding="utf-8")
+    (folder / "page.ipynb").write_text(json.dumps(notebook(page, remote, remote.as_uri(), "trunk")), encoding="utf-8")
     run = subprocess.run(nbval(root, "colab", "page.ipynb"), cwd=folder, env=runtime, text=True, capture_output=True)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
     assert (folder / "book/_toc.yml").is_file(), "the first cell fetched nothing"
