@@ -21,6 +21,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install $(CONSTRA
 TORCH = $$($(BIN)/python book/_tools/torch_index.py "$(TORCH_INDEX)")
 SITE = _build/html
 PDF = _build/one-training-step-by-hand.pdf
+PDF_OF_PAGES = _build/pages.pdf
 
 help:
 	@echo "make book       build the site from the stored outputs (needs no PyTorch)"
@@ -30,7 +31,7 @@ help:
 	@echo "make test-kernels  run every page as other processors would"
 	@echo "make lab        open the book in JupyterLab"
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
-	@echo "make pdf        print the whole book into one PDF (needs Chromium, Chrome or Edge)"
+	@echo "make pdf        print the whole book into one PDF (PAGES=book/step/x.ipynb for one page; needs Chromium, Chrome or Edge)"
 	@echo "make publish    build the site and push it to the branch gh-pages"
 	@echo "make bench      time the NumPy step against the PyTorch step, and weigh every page"
 	@echo "make clean      remove what was built; make distclean also removes .venv"
@@ -69,7 +70,7 @@ notebooks: .venv/.all
 
 pdf: .venv/.all
 	$(BIN)/jupyter-book build . --builder singlehtml --warningiserror --keep-going -n -q --all
-	$(BIN)/python book/_tools/print_pdf.py _build/singlehtml $(PDF)
+	$(BIN)/python book/_tools/print_pdf.py _build/singlehtml $(if $(PAGES:book=),$(PDF_OF_PAGES) $(PAGES),$(PDF))
 
 # Force-pushes the built site, with the PDF if there is one, as the only commit of gh-pages, from where GitHub serves it.
 publish: book

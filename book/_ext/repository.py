@@ -116,7 +116,7 @@ def set_addresses(app, config):
     options["launch_buttons"] = {}  # ours are added below
     if known and known[1] in KNOWN_HOSTS:
         options.update(repository_url=config.book_repository, repository_branch=config.book_branch)
-        options.update(use_repository_button=True, use_issues_button=True)
+        options.update(use_repository_button=True, use_issues_button=True, use_edit_page_button=True)
 
 
 def add_launch_buttons(app, pagename, templatename, context, doctree):

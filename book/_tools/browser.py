@@ -77,5 +77,5 @@ def start():
 
 
 def typeset(page):
-    """Wait until MathJax has set all mathematics of the page."""
-    page.evaluate("async () => { await window.MathJax?.startup?.promise }")
+    """Set all mathematics of the page, also what book.js leaves until it comes into view."""
+    page.evaluate("async () => { await window.MathJax?.startup?.promise; window.byhandFormulas?.all() }")
