@@ -6,6 +6,7 @@ from docutils import nodes
 
 # A cell that heads nothing, in the corner of a table, is no header.
 EMPTY_HEADER = re.compile(r"<th\b([^>]*)>\s*(?:<p>\s*</p>)?\s*</th>")
+SCOPE = re.compile(r'\s*scope="[^"]*"')
 # Since DPUB-ARIA 1.1 an entry of a list needs no role of its own.
 DEPRECATED_ROLE = re.compile(r'\s+role="doc-(?:biblioentry|endnote)"')
 
@@ -32,7 +33,7 @@ def mend_body(app, pagename, templatename, context, doctree):
         body = body.replace('<div role="list" class="citation-list">', '<div class="citation-list">')
         body = DEPRECATED_ROLE.sub("", body)
     if "<th" in body:
-        body = EMPTY_HEADER.sub(lambda cell: "<td%s></td>" % re.sub(r'\s*scope="[^"]*"', "", cell[1]), body)
+        body = EMPTY_HEADER.sub(lambda cell: f"<td{SCOPE.sub('', cell[1])}></td>", body)
     if body:
         context["body"] = body
 

@@ -21,7 +21,7 @@ IN_STYLES = re.compile(r'(?:--pst-[a-z-]+:|content:)"(?:\\(f[0-9a-f]{3})|([\ue00
 
 
 def add_templates(app, config):
-    config.templates_path.insert(0, str(TEMPLATES))
+    config.templates_path = [str(TEMPLATES), *config.templates_path]
 
 
 def add_filter(app):

@@ -56,6 +56,8 @@ def write(app, exception):
     if exception or app.builder.name != "html":
         return
     for old, (new, anchors) in app.env.moved.items():
+        if new not in app.env.found_docs:
+            continue
         file = Path(app.outdir, f"{old}.html")
         file.parent.mkdir(parents=True, exist_ok=True)
         renamed = {f"#{anchor}": address(app, old, target) for anchor, target in anchors.items()}

@@ -7,9 +7,13 @@ import shutil
 import subprocess
 import sys
 
+import accessible
 import pytest
 import repository
+from docutils import nodes
+from fontTools.ttLib import TTFont
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, writes
+from pypdf import PdfReader
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
@@ -233,14 +237,6 @@ def test_the_picture_of_the_map_gives_way_to_the_map(build):
     assert "x.svg" not in page and not (out / "_images/x.svg").exists()
 
 
-def test_the_book_is_printed(build, root, tmp_path, chromium):
-    out, warnings = build(builder="singlehtml")
-    assert not warnings
-    subprocess.run([sys.executable, root / "book/_tools/print_pdf.py", out, tmp_path / "book.pdf"], check=True, capture_output=True)
-    pdf = (tmp_path / "book.pdf").read_bytes()
-    assert pdf.startswith(b"%PDF") and b"/StructTreeRoot" in pdf, "not tagged for screen readers"
-
-
 def test_the_proof_is_one_closed_block_under_its_heading(build):
     page = "# Running\n\n## A step\n\nText.\n\n(proof)=\n## Proof\n\nFirst.\n\n### Derived\n\nSecond.\n"
     out, warnings = build(files={"book/appendix/running.md": page})
@@ -251,3 +247,116 @@ def test_the_proof_is_one_closed_block_under_its_heading(build):
     assert "First." in block and block.index("</summary>") < block.index("First.") < block.index("Second.") < block.index("</details>")
     assert " open" not in re.search(r"<details[^>]*>", block)[0]
     assert "Text." not in block
+
+
+def test_the_page_can_be_edited_where_the_repository_is_known(build):
+    out, _ = build(repository="https://github.com/Someone/fork")
+    assert "https://github.com/Someone/fork/edit/main/book/page.ipynb" in (out / "book/page.html").read_text()
+    assert "/edit/" not in build()[0].joinpath("book/page.html").read_text()
+
+
+def test_pages_load_only_what_they_use(build):
+    out, warnings = build(extensions=[*CONFIG["extensions"], "light"])
+    page = (out / "book/page.html").read_text()
+    assert not warnings
+    assert "fontawesome.js" not in page and "searchindex.js" not in page and "searchtools.js" not in page and "_static/icons.css" in page
+    rules = (out / "_static/icons.css").read_text()
+    (file,) = re.findall(r"url\((icons-900\.woff)\)", rules)
+    shown = set(TTFont(out / "_static" / file).getBestCmap())
+    assert {0xF002, 0xF185, 0xF186, 0xF0C9} < shown and len(shown) < 60, "a lens, a sun, a moon, a list; not the whole font"
+    assert 0xF1B0 not in shown, "no paw"
+    assert '<nav aria-label="Home">' in page
+
+
+def test_empty_corners_of_tables_are_no_headers(build):
+    out, _ = build(html='<table><thead><tr><th scope="col" style="color:red"></th><th scope="col">x</th></tr></thead></table>')
+    page = (out / "book/page.html").read_text()
+    assert '<td style="color:red"></td><th scope="col">x</th>' in page
+
+
+def test_bibliography_has_no_roles_that_are_out_of_use(build):
+    context = {"body": '<div role="list" class="citation-list"><div class="citation" id="x" role="doc-biblioentry">x</div></div>'}
+    accessible.mend_body(None, "page", "page.html", context, nodes.paragraph("", "", nodes.citation()))
+    assert context["body"] == '<div class="citation-list"><div class="citation" id="x">x</div></div>'
+
+
+MOVED = "old: page\nold#there: appendix/running#here\ndeep/er: appendix/running\n"
+
+
+def test_old_addresses_lead_on_and_keep_their_anchors(build, chromium):
+    out, warnings = build(extensions=[*CONFIG["extensions"], "moved"], files={"book/moved.yml": MOVED})
+    assert not warnings
+    tab = chromium.new_page()
+    for old, new in {"old": "page", "old#part": "page#part", "old#there": "appendix/running#here", "deep/er#x": "appendix/running#x"}.items():
+        name, _, anchor = old.partition("#")
+        target, _, part = new.partition("#")
+        tab.goto((out / f"book/{name}.html").as_uri() + (anchor and f"#{anchor}"))
+        tab.wait_for_url((out / f"book/{target}.html").as_uri() + (part and f"#{part}"))
+    tab.close()
+
+
+@pytest.mark.parametrize(
+    "line, complaint",
+    [("page: appendix/running", "page is a page of the book"), ("a: gone", "not in the book"), ("b#x: page", "has no line")],
+)
+def test_old_addresses_that_lead_nowhere_are_refused(build, line, complaint):
+    assert complaint in build(extensions=[*CONFIG["extensions"], "moved"], files={"book/moved.yml": line})[1]
+
+
+def test_search_knows_sections_terms_and_functions(build):
+    glossary = "# Running\n\nOne $x$.\n\n## A part\n\n```python\ncode()\n```\n\n"
+    glossary += "```{glossary}\nRoPE\nrotary embedding\n  Turned. → [there](../page.ipynb)\n```\n"
+    glossary += "\n```{reference} house\n```\n"
+    files = {"book/appendix/running.md": glossary, "src/house/room.py": '"""A room."""\n\n\ndef door():\n    """Opens."""\n'}
+    out, warnings = build(extensions=[*CONFIG["extensions"], "light", "search"], files=files, myst_enable_extensions=["dollarmath"])
+    assert not warnings
+    text = (out / "_static/search-index.js").read_text()
+    page, running = json.loads(text[text.index("[") : -2])
+    assert page["page"] == "book/page" and page["entries"][0]["text"] == "The first words."
+    entries = {entry["title"]: entry for entry in running["entries"]}
+    assert entries["Running"]["text"] == "One x." and entries["A part"]["code"] == "code()" and entries["A part"]["anchor"] == "a-part"
+    assert entries["RoPE"]["names"] == ["RoPE", "rotary embedding"] and entries["RoPE"]["pages"] == ["book/page"]
+    assert entries["door"]["anchor"] == "house.room.door" and entries["door"]["text"] == "Opens."
+    assert not (out / "searchindex.js").exists() and "search-index.js" in (out / "search.html").read_text()
+
+
+EXERCISE = """# Running
+
+A step.
+
+## Your turn
+
+One way to write it:
+"""
+
+
+def test_the_book_is_printed(build, root, tmp_path, chromium):
+    """Answers at the end, with the page they are on; a pointer where something is folded; contents; the reference left out; or one page."""
+    answer = new_code_cell("answer = 42", metadata={"tags": ["hide-cell"]}, outputs=[new_output("stream", text="Right.")], execution_count=1)
+    fold = {"tags": ["hide-output"], "mystnb": {"code_prompt_show": "Show the rest"}}
+    more = new_code_cell("1", metadata=fold, outputs=[new_output("stream", text="secret")], execution_count=2)
+    exercise = writes(new_notebook(cells=[new_markdown_cell(EXERCISE), answer, new_markdown_cell("## More\n\nMore text."), more], metadata=KERNEL))
+    files = {
+        "book/appendix/exercise.ipynb": exercise,
+        "book/appendix/reference/index.md": "# Reference\n\nFor looking up.\n",
+        "book/appendix/running.md": "# Running\n\n```{toctree}\nexercise\nreference/index\n```\n",
+    }
+    out, warnings = build(builder="singlehtml", files=files)
+    assert not warnings
+
+    def printed(*pages):
+        command = [sys.executable, root / "book/_tools/print_pdf.py", out, tmp_path / "book.pdf", *pages]
+        subprocess.run(command, check=True, capture_output=True)
+        return PdfReader(tmp_path / "book.pdf")
+
+    pdf = printed()
+    assert "/StructTreeRoot" in pdf.trailer["/Root"], "not tagged for screen readers"
+    pages = [page.extract_text() for page in pdf.pages]
+    text = "\n".join(pages)
+    last = len(pages)
+    assert f"Answers {last}" in " ".join(pages[0].split()) and "Contents" in pages[0]
+    assert f"Answer 1, page {last}" in text and "answer = 42" in pages[-1] and "answer = 42" not in "".join(pages[:-1]) and "Right." in pages[-1]
+    assert "On the site and in the notebook: the rest" in text and "secret" not in text
+    assert "For looking up" not in text
+    one = "".join(page.extract_text() for page in printed("book/appendix/exercise.ipynb").pages)
+    assert "A step." in one and "answer = 42" in one and "The first words" not in one

@@ -95,6 +95,18 @@ def test_pages_are_light(pages, site):
     assert median(weights) <= 300_000
 
 
+def test_no_page_is_heavy_at_its_first_visit(pages, site):
+    """Everything that a page loads, with an empty cache and without compression: 3.4 MB at most."""
+    fonts = sum(file.stat().st_size for file in (site / "_static").glob("icons-*.woff"))
+    heavy = {}
+    for path, page in pages.items():
+        own = {(path.parent / unquote(address).partition("?")[0]).resolve() for address in page.loaded if ":" not in address}
+        weight = path.stat().st_size + sum(file.stat().st_size for file in own) + fonts
+        if weight > 3_400_000 and path.name != "search.html":
+            heavy[path.relative_to(site).as_posix()] = weight
+    assert not heavy
+
+
 def test_each_page_describes_itself(pages, site):
     for page in toc.pages():
         text = (site / f"{page}.html").read_text(encoding="utf-8")
