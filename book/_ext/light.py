@@ -1,4 +1,4 @@
-"""Pages load what they use: no script of two thousand icons, and a font of those few that appear.
+"""Pages load what they use: no script of two thousand icons, and a font and rules of those few that appear.
 
 The theme writes icons twice: as characters of a font, which its style sheet names, and by a script of 1.5 MB that turns
 them into drawings. The font is enough, and a copy with only the icons of this book is a few kilobytes.
@@ -9,9 +9,7 @@ from pathlib import Path
 
 from fontTools import subset
 from fontTools.ttLib import TTFont
-from sphinx.util import logging
 
-log = logging.getLogger(__name__)
 TEMPLATES = Path(__file__).parents[1] / "_templates"
 FONTS = {"fa-solid-900": ("Font Awesome 6 Free", 900), "fa-brands-400": ("Font Awesome 6 Brands", 400)}
 ICON_CLASS = re.compile(r"\bfa-[a-z0-9-]+")
@@ -35,47 +33,56 @@ def without(head, *names):
     return scripts.sub("", head)
 
 
-def icons(folder):
-    """The characters of the icons that the pages below a folder show, and that the theme's styles add by themselves."""
-    (theme,) = (folder / "_static/styles").glob("pydata*.css")
-    styles = theme.read_text(encoding="utf-8")
-    codes = {name: int(code, 16) for names, code in ICON_RULE.findall(styles) for name in re.findall(r"fa-[a-z0-9-]+", names)}
-    used = {name for page in folder.rglob("*.html") for name in ICON_CLASS.findall(page.read_text(encoding="utf-8"))}
-    without_rules = ICON_RULE.sub("", styles)
-    added = {int(code, 16) if code else ord(sign) for code, sign in IN_STYLES.findall(without_rules)}
+def theme_styles(folder):
+    (file,) = (folder / "_static/styles").glob("pydata*.css")
+    return file
+
+
+def used_icons(folder):
+    """The classes of the icons that the pages below a folder show."""
+    return {name for page in folder.rglob("*.html") for name in ICON_CLASS.findall(page.read_text(encoding="utf-8"))}
+
+
+def characters(styles, used):
+    """The characters of these icons in the fonts, and those that the theme's styles add by themselves."""
+    codes = {name: int(code, 16) for names, code in ICON_RULE.findall(styles) for name in ICON_CLASS.findall(names)}
+    added = {int(code, 16) if code else ord(sign) for code, sign in IN_STYLES.findall(ICON_RULE.sub("", styles))}
     return {codes[name] for name in used & set(codes)} | added | {0xF107}  # the last: the arrow of 'On this page'
 
 
-def write_fonts(app, exception):
+def write_icons(app, exception):
     """_static/icons.css, which the pages load after the theme's styles: the same families, with the used icons only."""
     if exception or app.builder.format != "html":
         return
-    static = Path(app.outdir, "_static")
-    characters = icons(Path(app.outdir))
+    folder = Path(app.outdir)
+    file, used = theme_styles(folder), used_icons(folder)
+    styles = file.read_text(encoding="utf-8")
+    file.write_text(ICON_RULE.sub(lambda rule: rule[0] if used & set(ICON_CLASS.findall(rule[1])) else "", styles), encoding="utf-8")
+    shown = characters(styles, used)
     rules = ["/* Icons of Font Awesome Free (https://fontawesome.com), fonts under the SIL OFL 1.1: the few that this book shows. */"]
     for name, (family, weight) in FONTS.items():
-        font = TTFont(static / f"vendor/fontawesome/webfonts/{name}.ttf")
-        here = sorted(characters & set(font.getBestCmap()))
+        font = TTFont(folder / f"_static/vendor/fontawesome/webfonts/{name}.ttf")
+        here = sorted(shown & set(font.getBestCmap()))
         if here:
-            rules.append(font_face(font, here, static / f"icons-{weight}.woff", family, weight))
-    (static / "icons.css").write_text("\n".join(rules) + "\n", encoding="utf-8")
+            rules.append(font_face(font, here, folder / f"_static/icons-{weight}.woff", family, weight))
+    (folder / "_static/icons.css").write_text("\n".join(rules) + "\n", encoding="utf-8")
 
 
-def font_face(font, characters, file, family, weight):
+def font_face(font, codes, file, family, weight):
     """Write the font's part with these characters, and give the rule that loads it."""
     options = subset.Options(flavor="woff", layout_features=[], notdef_outline=True, glyph_names=False)
     chosen = subset.Subsetter(options)
-    chosen.populate(unicodes=characters)
+    chosen.populate(unicodes=codes)
     chosen.subset(font)
     font["head"].modified = font["head"].created  # the same bytes on every run
     subset.save_font(font, str(file), options)
-    ranges = ", ".join(f"U+{code:x}" for code in characters)
+    ranges = ", ".join(f"U+{code:x}" for code in codes)
     return f'@font-face {{ font-family: "{family}"; font-weight: {weight}; src: url({file.name}) format("woff"); unicode-range: {ranges}; }}'
 
 
 def setup(app):
     app.connect("config-inited", add_templates)
     app.connect("builder-inited", add_filter)
-    app.connect("build-finished", write_fonts)
+    app.connect("build-finished", write_icons)
     app.add_css_file("icons.css", priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

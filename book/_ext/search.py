@@ -21,7 +21,9 @@ KINDS = {
     "": "page",
 }
 SKIPPED = (nodes.raw, nodes.comment, nodes.image, nodes.substitution_definition, addnodes.toctree, addnodes.index)
-TEX_WORDS = re.compile(r"\\(?:operatorname|mathrm|mathbf|text|mathcal|boldsymbol|left|right|big|Big|displaystyle|textstyle|quad|qquad)\b\*?|\\[,;:! ]|[{}$&]")
+# In a formula's TeX: what only sets letters or space; then each other command is a word, but for the root.
+TEX_LETTERS = re.compile(r"\\(?:operatorname|mathrm|mathbf|text|mathcal|boldsymbol|left|right|big|Big|displaystyle|textstyle|quad|qquad)\b\*?|\\[,;:! ]")
+TEX_COMMAND = re.compile(r"\\([a-zA-Z]+)\s*")
 
 
 def collect(app, doctree):
@@ -79,7 +81,8 @@ def plain(node):
     if isinstance(node, SKIPPED):
         return ""
     if isinstance(node, nodes.math):
-        return re.sub(r"\\([a-zA-Z]+)\s*", r"\1 ", TEX_WORDS.sub("", node.astext())).strip()
+        tex = TEX_COMMAND.sub(r"\1 ", TEX_LETTERS.sub("", node.astext()).replace("\\sqrt", "√"))
+        return re.sub(r"[{}$&]", "", tex).strip()
     return "".join(map(plain, node.children))
 
 

@@ -113,7 +113,7 @@ def test_buttons_of_a_fork(build):
 def test_colab_gets_a_first_cell(build):
     out, _ = build(repository="https://github.com/someone/fork")
     cells = json.loads((out / "colab/book/page.ipynb").read_text())["cells"]
-    assert '"--branch=main", \'https://github.com/someone/fork\'' in cells[0]["source"] and cells[0]["source"].endswith('os.chdir(f"{book}/book")')
+    assert "\"--branch=main\", 'https://github.com/someone/fork'" in cells[0]["source"] and cells[0]["source"].endswith('os.chdir(f"{book}/book")')
     assert [cell["cell_type"] for cell in cells] == ["code", "markdown", "code"]
 
 

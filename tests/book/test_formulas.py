@@ -97,7 +97,10 @@ def test_a_fold_is_set_when_it_opens(tab, served):
 
 def test_find_in_the_page(tab, served):
     open_page(tab, f"{served}/{PAGE}.html")
-    words = tab.evaluate("[...document.querySelectorAll('article p')].filter((p) => p.checkVisibility() && p.firstChild.data?.length > 60).at(-2).firstChild.data.slice(0, 50)")
+    words = tab.evaluate(
+        """[...document.querySelectorAll('article p')].filter((p) => p.checkVisibility() && p.firstChild?.data?.length > 60)
+        .at(-2).firstChild.data.slice(0, 50)"""
+    )
     assert tab.evaluate("(words) => find(words)", words)
     settle(tab)
     box = tab.evaluate("getSelection().getRangeAt(0).getBoundingClientRect().toJSON()")
