@@ -67,7 +67,7 @@ QUERIES = {
     "do attention weights explain": "stack/04-worked-row stack/14-continue",
     "check my own transformer": "workshop/compare",
     # slips of the keyboard, and a name of the package
-    "atention backward": "step/20-attention-backward",
+    "atention backward": "step/20-attention-backward step/20a-attention-row",
     "layer_norm_backward": "appendix/reference/numpy",
 }
 
