@@ -2,8 +2,21 @@
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import NamedTuple
 
-NORMS = {"post": False, "pre": True}  # whether the stack ends in a norm: a post-norm block has normalised its sum already
+
+class NormPosition(NamedTuple):
+    """Which stages of a block its two norms read, what their gradients are called there, and whether the stack needs a last norm."""
+
+    reads: tuple[str, str]
+    way: str  # "" where nothing else reads the stage
+    last: bool
+
+
+NORMS = {
+    "post": NormPosition(("residual_1", "residual_2"), "", last=False),
+    "pre": NormPosition(("input", "residual_1"), ".via_norm", last=True),
+}
 NORM_KINDS = ("layer", "rms")
 POSITIONS = ("sinusoidal", "rope", "none")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swiglu")
@@ -83,7 +96,7 @@ class Config:
     @property
     def last_norm(self) -> bool:
         """Whether the decoder stack normalises once more, after its last block."""
-        return NORMS[self.norm]
+        return NORMS[self.norm].last
 
 
 def _positive_integer(name, value):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from byhand.config import Config
+from byhand.config import NORMS, Config
 
 
 def activation_shapes(config: Config, batch: int, t_source: int, t_target: int) -> dict[str, tuple[int, ...]]:
@@ -41,19 +41,16 @@ class NormPlace(NamedTuple):
 
 
 def norm_places(config: Config, is_decoder: bool) -> list[NormPlace]:
-    """Post-norm: norm_k takes residual_k. Pre-norm: it takes what the block's last sum left, and is one of two paths back to it."""
+    """For each norm what it reads; a block's input is what the one before it left."""
     if not is_decoder:
         sides = [(f"{side}.{i}", count) for side, count in (("encoder", 2), ("decoder", 3)) for i in range(config.n_layers)]
         return [NormPlace(f"{layer}.norm_{k}", *[f"{layer}.residual_{k}"] * 2) for layer, count in sides for k in range(1, count + 1)]
-    blocks = [f"block.{i}" for i in range(config.n_layers)]
-    if config.norm == "post":
-        return [NormPlace(f"{block}.norm_{k}", *[f"{block}.residual_{k}"] * 2) for block in blocks for k in (1, 2)]
-    places, x = [], "input"
-    for block in blocks:
-        places.append(NormPlace(f"{block}.norm_1", x, f"{block}.input.via_norm"))
-        places.append(NormPlace(f"{block}.norm_2", f"{block}.residual_1", f"{block}.residual_1.via_norm"))
+    (reads, way, last), places, x = NORMS[config.norm], [], "input"
+    for block in (f"block.{i}" for i in range(config.n_layers)):
+        for k, stage in enumerate(reads, start=1):
+            places.append(NormPlace(f"{block}.norm_{k}", x if stage == "input" else f"{block}.{stage}", f"{block}.{stage}{way}"))
         x = f"{block}.residual_2"
-    return [*places, NormPlace("norm", x, x)]
+    return [*places, NormPlace("norm", x, x)] if last else places
 
 
 def _input(side, rows, config):
