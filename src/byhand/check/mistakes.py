@@ -321,12 +321,12 @@ _ALL = (
     ),
     _one(
         "label smoothing forgotten in the gradient", "p − one-hot beside the smoothed loss",
-        loss.cross_entropy, "dlogits -= smoothing / vocab", "dlogits -= 0", "axis=-1) - (1 - smoothing)  #", "axis=-1) - 1  #", kind="loss",
+        loss.cross_entropy, "dlogits -= smoothing / vocab", "dlogits -= 0", "dlogits[right] -= 1 - smoothing", "dlogits[right] -= 1", kind="loss",
     ),
     _one(
         "label smoothing over the other classes", "ε/(V − 1) on the wrong classes alone, beside a loss with ε/V on all",
         loss.cross_entropy, "dlogits -= smoothing / vocab", "dlogits -= smoothing / (vocab - 1)",
-        "axis=-1) - (1 - smoothing)  #", "axis=-1) - (1 - smoothing - smoothing / (vocab - 1))  #", kind="loss",
+        "dlogits[right] -= 1 - smoothing", "dlogits[right] -= 1 - smoothing - smoothing / (vocab - 1)", kind="loss",
     ),
     # ---- Adam ----
     _one(

@@ -22,22 +22,6 @@ from . import (
 )
 
 __all__ = [
-    "attention",
-    "decoder",
-    "embedding",
-    "feed_forward",
-    "generation",
-    "layers",
-    "linear",
-    "lora",
-    "loss",
-    "norm",
-    "optimizer",
-    "position",
-    "preference",
-    "quantize",
-    "sampling",
-    "softmax",
-    "step",
-    "transformer",
+    "attention", "decoder", "embedding", "feed_forward", "generation", "layers", "linear", "lora", "loss", "norm", "optimizer", "position", "preference",
+    "quantize", "sampling", "softmax", "step", "transformer",
 ]

@@ -19,20 +19,7 @@ from . import passes
 from .checks import check_lengths, check_tokens
 from .embedding import EmbeddingCache, embedding_backward
 from .generation import Choose, KVCache, check_kv_cache, check_time, places, read_so_far, with_cache, without_cache
-from .layers import (  # noqa: F401 (the blocks are part of this room)
-    BLOCKS,
-    BlockCache,
-    NormCache,
-    Rooms,
-    embed,
-    flat,
-    logits_of,
-    norm,
-    post_norm_block,
-    post_norm_block_backward,
-    pre_norm_block,
-    pre_norm_block_backward,
-)
+from .layers import BLOCKS, BlockCache, NormCache, Rooms, embed, flat, logits_of, norm, post_norm_block, pre_norm_block  # noqa: F401 (pages name them here)
 from .linear import LinearCache, linear_backward
 from .norm import norm_backward
 from .passes import Gradients, run_backward, run_forward

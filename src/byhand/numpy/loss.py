@@ -42,21 +42,20 @@ def cross_entropy(
     scored = weight > 0
     vocab = logits.shape[-1]
     _check_targets(targets[scored], vocab)
-    labels = np.where(scored, targets, 0)[..., None]  # not scored: need not be a class
+    labels = np.where(scored, targets, 0)  # what is not scored need not be a class
+    right = np.arange(len(targets))[:, None], np.arange(targets.shape[1]), labels
 
     shifted = logits - logits.max(axis=-1, keepdims=True)
     exponentials = np.exp(shifted)
     total = exponentials.sum(axis=-1, keepdims=True)
     # −Σ q log p, with log p = shifted − log(total) and Σ q = 1
-    right = np.take_along_axis(shifted, labels, axis=-1)[..., 0]
-    position_loss = np.log(total[..., 0]) - (1 - smoothing) * right
+    position_loss = np.log(total[..., 0]) - (1 - smoothing) * shifted[right]
     if smoothing:
         position_loss -= smoothing / vocab * shifted.sum(axis=-1)
 
     dlogits = exponentials / total  # p
     dlogits -= smoothing / vocab  # p − q, away from the right class ...
-    at_right = np.take_along_axis(dlogits, labels, axis=-1) - (1 - smoothing)  # at it
-    np.put_along_axis(dlogits, labels, at_right, axis=-1)
+    dlogits[right] -= 1 - smoothing  # ... and at it
     dlogits *= weight[..., None]
     return float((weight * position_loss).sum()), dlogits
 

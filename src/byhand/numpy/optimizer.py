@@ -86,7 +86,7 @@ def _entrywise(rule, *dicts, size=2**14):
     """
     results = {}, {}, {}
     for names in _groups(dicts[0], size):
-        flat = [arrays[names[0]].reshape(-1) if len(names) == 1 else np.concatenate([arrays[name].reshape(-1) for name in names]) for arrays in dicts]
+        flat = [arrays[names[0]].reshape(-1) if len(names) == 1 else np.concatenate([arrays[name] for name in names], axis=None) for arrays in dicts]
         found = _in_pieces(rule, flat, size)
         start = 0
         for name in names:

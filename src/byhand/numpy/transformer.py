@@ -12,20 +12,10 @@ from jaxtyping import Float, Int
 from ..config import Config
 from ..parameters import check_params, draw, encoder_decoder_shapes
 from ..record import Record, nothing
+from . import layers
 from .checks import check_lengths, check_tokens
 from .embedding import EmbeddingCache, embedding_backward
-from .layers import (
-    BlockCache,
-    DecoderLayerCache,
-    Rooms,
-    decoder_layer,
-    decoder_layer_backward,
-    embed,
-    flat,
-    logits_of,
-    post_norm_block,
-    post_norm_block_backward,
-)
+from .layers import BlockCache, DecoderLayerCache, Rooms, embed, flat, logits_of
 from .linear import LinearCache, linear_backward
 from .passes import Gradients, Output, run_backward, run_forward
 
@@ -85,14 +75,14 @@ def _run(params, config, source, decoder_input, mask, target_mask, record):
     x, source_cache = embedded("encoder", source, "source_embedding")
     encoder = []
     for i in range(config.n_layers):
-        x, cache = post_norm_block(x, rooms(f"encoder.{i}"), mask, causal=False)
+        x, cache = layers.post_norm_block(x, rooms(f"encoder.{i}"), mask, causal=False)
         encoder.append(cache)
     memory = record("encoder.memory", x)
 
     x, target_cache = embedded("decoder", decoder_input, "target_embedding")
     decoder = []
     for i in range(config.n_layers):
-        x, cache = decoder_layer(x, memory, rooms(f"decoder.{i}"), target_mask, mask)
+        x, cache = layers.decoder_layer(x, memory, rooms(f"decoder.{i}"), target_mask, mask)
         decoder.append(cache)
     logits, output = logits_of(record("decoder.out", x), params, "target_embedding", config, record)
     return logits, Cache(source_cache, tuple(encoder), target_cache, tuple(decoder), output, config.tied, tuple(params))
@@ -120,14 +110,14 @@ def _run_backward(dlogits, record, cache):
 
     dmemory = 0.0
     for i in reversed(range(len(cache.decoder))):
-        dx, dmemory_i, rooms = decoder_layer_backward(dx, cache.decoder[i], record.inside(f"decoder.{i}"))
+        dx, dmemory_i, rooms = layers.decoder_layer_backward(dx, cache.decoder[i], record.inside(f"decoder.{i}"))
         dmemory = dmemory + dmemory_i  # every decoder layer reads the one memory
         grads |= flat(f"decoder.{i}", rooms)
     _, target = embedding_backward(record("decoder.input", dx), cache.target)
 
     dx = record("encoder.memory", dmemory)
     for i in reversed(range(len(cache.encoder))):
-        dx, rooms = post_norm_block_backward(dx, cache.encoder[i], record.inside(f"encoder.{i}"), "self_attention")
+        dx, rooms = layers.post_norm_block_backward(dx, cache.encoder[i], record.inside(f"encoder.{i}"), "self_attention")
         grads |= flat(f"encoder.{i}", rooms)
     _, source = embedding_backward(record("encoder.input", dx), cache.source)
 
