@@ -7,7 +7,7 @@ import pytest
 
 from byhand.check import agreement, kill
 from byhand.check.mistakes import MISTAKES, Change, Mistake
-from byhand.numpy import attention, embedding, feed_forward, linear, loss, norm, optimizer, softmax, step, transformer
+from byhand.numpy import attention, embedding, feed_forward, layers, linear, loss, norm, optimizer, softmax, step, transformer
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_there_are_enough_of_them_and_each_says_what_it_is():
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=lambda mistake: mistake.name)
 def test_its_lines_are_in_the_source_and_it_leaves_nothing_behind(mistake):
     """Red after a change to byhand.numpy means: bring the mistake's lines in byhand/check/mistakes.py up to date."""
-    modules = [attention, embedding, feed_forward, linear, loss, norm, optimizer, softmax, step, transformer]
+    modules = [attention, embedding, feed_forward, layers, linear, loss, norm, optimizer, softmax, step, transformer]
     before = [dict(vars(module)) for module in modules]
     changed = [change.function for change in mistake.changes]
     with mistake.planted():
