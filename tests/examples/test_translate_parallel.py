@@ -108,6 +108,9 @@ def test_what_is_restored_is_what_was_saved_bit_for_bit(runs, tmp_path):
     assert same(parallel.weights(one.module), before.weights)
     moments = parallel.moments(one.module, one.optimizer)
     assert same(moments, {name: value for name, value in before.optimizer.items() if not name.startswith("random")})
+    again = checkpoint.save(tmp_path, 5, parallel.weights(one.module), before.optimizer, before.state)
+    for name in checkpoint.FILES:  # the same bytes, whoever saved
+        assert (again / name).read_bytes() == (before.path / name).read_bytes()
 
 
 def test_a_worker_that_raises_ends_all_and_its_message_is_there(folder):
