@@ -13,9 +13,6 @@ BROWSER = firefox
 # One thread for each worker: the pages are small, and results do not depend on the number of cores.
 THREADS = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-# For one cell. Only against hanging: the slowest takes a hundredth of it on an idle machine, and a busy one is no failure.
-SECONDS = 2400
-
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install $(CONSTRAINTS)
 TORCH = $$($(BIN)/python book/_tools/torch_index.py "$(TORCH_INDEX)")
@@ -28,12 +25,11 @@ help:
 	@echo "make test       run every page against its stored outputs, and all other tests"
 	@echo "make weekly     what takes too long for make test: every page as on Colab, and what Binder installs"
 	@echo "make browser    look at the built pages in another browser (BROWSER=firefox or webkit)"
-	@echo "make test-kernels  run every page as other processors would"
 	@echo "make lab        open the book in JupyterLab"
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
 	@echo "make pdf        print the whole book into one PDF (PAGES=book/step/x.ipynb for one page; needs Chromium, Chrome or Edge)"
 	@echo "make publish    build the site and push it to the branch gh-pages"
-	@echo "make bench      time the NumPy step against the PyTorch step, and weigh every page"
+	@echo "make bench      time the step, attention in tiles and decoding against PyTorch, and weigh every page"
 	@echo "make clean      remove what was built; make distclean also removes .venv"
 
 book: .venv/.book
@@ -45,7 +41,7 @@ book: .venv/.book
 	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory $(SITE) 8000"
 
 test: .venv/.all
-	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout $(SECONDS) \
+	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout 120 \
 		-n $(WORKERS) --dist loadfile book tests
 
 weekly: .venv/.all
@@ -55,16 +51,12 @@ browser: .venv/.all
 	$(BIN)/playwright install --with-deps $(BROWSER)
 	BOOK_BROWSER=$(BROWSER) $(BIN)/python -m pytest tests/book/test_pages.py
 
-# The same under each kernel of NumPy and PyTorch that this machine can run, and with two threads.
-test-kernels: .venv/.all
-	$(BIN)/python book/_tools/kernels.py --workers $(WORKERS) book
-
 lab: .venv/.lab
 	$(BIN)/python book/_tools/toc.py
 	$(BIN)/jupyter lab contents.ipynb
 
 notebooks: .venv/.all
-	$(THREADS) $(BIN)/python -m pytest -p no:cacheprovider --nbmake --overwrite --nbmake-kernel python3 --nbmake-timeout $(SECONDS) \
+	$(THREADS) $(BIN)/python -m pytest -p no:cacheprovider --nbmake --overwrite --nbmake-kernel python3 --nbmake-timeout 120 \
 		-n $(WORKERS) --dist loadfile $(PAGES)
 	$(BIN)/python book/_tools/normalise.py $(PAGES)
 
@@ -104,4 +96,4 @@ distclean: clean
 	$(PIP) $(TORCH) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test test-kernels weekly browser lab notebooks pdf publish bench clean distclean
+.PHONY: help book test weekly browser lab notebooks pdf publish bench clean distclean
