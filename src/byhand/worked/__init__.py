@@ -10,7 +10,7 @@ from byhand.worked.matrices import matrix, matrix_product
 from byhand.worked.pictures import architecture, bars, lines, projections
 from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book_style
 from byhand.worked.rows import layer_norm_backward_row, layer_norm_row, loss_terms, rms_norm_backward_row, rms_norm_row, softmax_backward_row, softmax_row
-from byhand.worked.sheets import sheet
+from byhand.worked.sheets import one_sheet, sheet
 from byhand.worked.source import show_source
 from byhand.worked.steps import adam_steps, rope_row
 from byhand.worked.sums import number, outer_product, product_entry, sum_of_terms
@@ -40,6 +40,7 @@ __all__ = [
     "matrix",
     "matrix_product",
     "number",
+    "one_sheet",
     "outer_product",
     "picture",
     "printed_table",
