@@ -34,9 +34,16 @@ def order_status(connection: sqlite3.Connection, session: Session, order_id: str
     return Passage(order_id, "order", order_id, f"Order {order_id}", text, "in force")
 
 
-def recent_orders(connection: sqlite3.Connection, session: Session, limit: int = 1) -> list[str]:
-    """The ids of this customer's latest orders, newest first."""
-    rows = connection.execute("SELECT id FROM orders WHERE customer_id = ? ORDER BY placed DESC, id LIMIT ?", (session.customer_id, limit))
+def find_orders(
+    connection: sqlite3.Connection, session: Session, *, first: date = date.min, last: date = date.max, state: str | None = None,
+    products: Sequence[str] = (), limit: int = -1,
+) -> list[str]:
+    """The ids of this customer's orders, newest first: placed from `first` to `last`, in that state, with one of those products. -1: all of them."""
+    marks = ", ".join("?" * len(products))
+    wanted = f"AND EXISTS (SELECT 1 FROM lines WHERE order_id = orders.id AND product_id IN ({marks}))" if products else ""
+    rows = connection.execute(
+        f"SELECT id FROM orders WHERE customer_id = ? AND placed BETWEEN ? AND ? AND state = coalesce(?, state) {wanted} ORDER BY placed DESC, id LIMIT ?",
+        (session.customer_id, str(first), str(last), state, *products, limit))  # fmt: skip
     return [row["id"] for row in rows]
 
 

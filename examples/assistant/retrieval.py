@@ -8,21 +8,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
+from functools import cached_property
+
+import numpy as np
 
 os.environ.setdefault("DISABLE_TQDM", "1")  # bm25s would otherwise look for notebook widgets to draw a progress bar with
 import bm25s  # noqa: E402
-import snowballstemmer  # noqa: E402
-from bm25s.stopwords import STOPWORDS_EN_PLUS  # noqa: E402
 
-from .shop import HERE  # noqa: E402
-
-# Words that steer a question without being about anything in a document: the library's list, and some of small talk.
-SMALL_TALK = "please thanks hello hi much many long would could may want need like know tell get got us happens still also way mind ok"
-STOPWORDS = [*STOPWORDS_EN_PLUS, *SMALL_TALK.split()]
-STEMMER = snowballstemmer.stemmer("english")
-SYNONYMS = {stem: STEMMER.stemWord(group[0]) for group in map(str.split, (HERE / "data" / "synonyms.txt").read_text("utf-8").splitlines())
-            if group[0] != "#" for stem in STEMMER.stemWords(group)}
+from .language import SYNONYMS, Speller, words  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -53,14 +46,6 @@ def split_sentences(text: str) -> list[str]:
     return [s for s in re.split(r"(?<=[.!?])\s+", text.strip()) if s]
 
 
-@lru_cache(maxsize=4096)  # titles and sentences come back with every question
-def words(text: str) -> tuple[str, ...]:
-    """Lower-case stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
-    stems = bm25s.tokenize([text], token_pattern=r"(?u)\b\w+\b", stopwords=STOPWORDS, stemmer=STEMMER.stemWords,
-                           return_ids=False, show_progress=False)[0]
-    return tuple(SYNONYMS.get(stem, stem) for stem in stems)
-
-
 def load_passages(connection: sqlite3.Connection, today: date) -> list[Passage]:
     """All documents with their standing on that day; a document without text is not a passage."""
     rows = connection.execute("SELECT * FROM documents WHERE text <> '' ORDER BY id").fetchall()
@@ -86,12 +71,15 @@ def _standing(row: sqlite3.Row, same_topic: list[sqlite3.Row], today: str) -> st
 
 
 class Index:
-    """BM25 (Lucene's variant, k1 = 1.5, b = 0.75) over title and text of every passage, stale and unreviewed ones included."""
+    """BM25 (Lucene's variant, k1 = 1.5, b = 0.75) over title and text of every passage, stale and unreviewed ones included.
 
-    def __init__(self, passages: Sequence[Passage]):
+    `embeddings`, where given, adds the passages whose sentences mean most nearly what the question means.
+    """
+
+    def __init__(self, passages: Sequence[Passage], embeddings: "Embeddings | None" = None):
         if not passages:
             raise ValueError("passages: there are none; it must hold at least one passage to search")
-        self.passages = list(passages)
+        self.passages, self.embeddings = list(passages), embeddings
         self._bags = [words(f"{p.title} {p.text}") for p in self.passages]
         self._bm25 = bm25s.BM25(backend="numpy")
         self._bm25.index(list(map(list, self._bags)), show_progress=False)
@@ -99,6 +87,25 @@ class Index:
         for bag in self._bags:
             for word in set(bag):
                 self._frequency[word] += 1
+        self.sentences = [(p, text) for p in self.passages for text in p.sentences]
+        self._row = {(p.id, text): i for i, (p, text) in enumerate(self.sentences)}
+
+    @cached_property
+    def speller(self) -> Speller:
+        """Corrects towards the words of the documents and their synonyms."""
+        return Speller([f"{p.title} {p.text}" for p in self.passages] + [SYNONYMS.read_text("utf-8").replace("_", " ")])
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """One unit vector for each sentence, read with its title."""
+        return self.embeddings.encode([f"{p.title}: {text}" for p, text in self.sentences])
+
+    def meaning(self, question: str) -> dict[tuple[str, str], float]:
+        """Cosine of the question with every sentence, by (passage id, sentence); empty without a model."""
+        if self.embeddings is None or not question.strip():
+            return {}
+        cosines = self.vectors @ self.embeddings.encode([question])[0]
+        return {key: float(cosines[i]) for key, i in self._row.items()}
 
     def weight(self, word: str) -> float:
         """ln(1 + (N - n + 1/2)/(n + 1/2)): a word of n passages among N; a word of no passage weighs most."""

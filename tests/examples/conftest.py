@@ -30,7 +30,7 @@ def connection(database):
 
 
 @pytest.fixture(scope="session")
-def assistant(connection):
+def assistant(database):
     from assistant import Assistant
 
-    return Assistant(connection)
+    return Assistant(database)

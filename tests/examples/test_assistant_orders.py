@@ -8,7 +8,7 @@ import pytest
 from assistant import Assistant, demo_token
 from assistant.compose import Composer, ExtractiveComposer
 from assistant.evaluate import leaks
-from assistant.orders import Session, authenticate, order_status, recent_orders
+from assistant.orders import Session, authenticate, find_orders, order_status
 from assistant.shop import TODAY
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,7 +95,7 @@ def test_other_numbers_are_not_order_numbers(assistant, number):
 
 
 def test_a_question_without_a_number_is_about_the_latest_order(connection, assistant):
-    assert recent_orders(connection, Session("CUS-02")) == ["TT-19494"]
+    assert find_orders(connection, Session("CUS-02"), limit=1) == ["TT-19494"]
     assert {s.source for s in assistant.ask("Where is my parcel?", demo_token("CUS-02")).sentences} == {"TT-19494"}
 
 
@@ -109,7 +109,7 @@ def test_the_record_says_what_the_row_says(connection):
     ]
 
 
-def test_a_composer_is_handed_text_and_nothing_else(connection):
+def test_a_composer_is_handed_text_and_nothing_else(database, assistant):
     """Neither the interface nor the one composer here knows a connection, a session or a tool."""
     seen = []
 
@@ -118,13 +118,13 @@ def test_a_composer_is_handed_text_and_nothing_else(connection):
             seen.append((arguments, named))
             return []
 
-    Assistant(connection, Spy()).ask("Where is TT-19494?", demo_token("CUS-02"))
+    Assistant(database, Spy()).ask("Where is TT-19494?", demo_token("CUS-02"))
     (question, evidence), named = seen[0]
     assert isinstance(question, str) and [type(p).__name__ for p in evidence] == ["Passage"] and not named
     assert list(inspect.signature(Composer.compose).parameters) == ["self", "question", "evidence"]
-    assert "orders" not in inspect.getsource(package.compose) and set(vars(ExtractiveComposer(None))) == {"index", "threshold"}
+    assert "orders" not in inspect.getsource(package.compose) and set(vars(ExtractiveComposer(assistant.current().index))) == {"index", "threshold", "most", "_scorer"}
 
 
 @given(text=st.text(max_size=200))
-def test_no_question_shows_an_order_to_somebody_who_is_not_signed_in(assistant, text):
-    assert not leaks(assistant.connection, assistant.ask(f"TT-19494 {text}"), None)
+def test_no_question_shows_an_order_to_somebody_who_is_not_signed_in(assistant, connection, text):
+    assert not leaks(connection, assistant.ask(f"TT-19494 {text}"), None)

@@ -50,10 +50,10 @@ def test_sql_in_a_question(assistant, database, question, customer):
 
 
 @pytest.mark.parametrize("question", ["{detail}", "%s %n", "{0.__class__}", "${jndi:ldap://x}", "<script>alert(1)</script>", "{question}", "../../etc/passwd"])
-def test_templates_and_markup_in_a_question(assistant, question):
+def test_templates_and_markup_in_a_question(assistant, connection, question):
     """Nothing is filled in, echoed or opened; what is left are words, and words may find a document ('detail' does)."""
     answer = assistant.ask(question)
-    assert all(in_database(assistant.connection, s.text, s.source) for s in answer.sentences)
+    assert all(in_database(connection, s.text, s.source) for s in answer.sentences)
     assert question not in answer.text and (answer.sentences or answer.escalation == "no_passage")
 
 

@@ -8,7 +8,8 @@ from collections import Counter
 from datetime import date
 
 import pytest
-from assistant.retrieval import Index, Passage, load_passages, split_sentences, words
+from assistant.language import words
+from assistant.retrieval import Index, Passage, load_passages, split_sentences
 from assistant.shop import TODAY
 
 QUESTIONS = ["How much does the Larch 2 tent weigh?", "Do you ship to Norway?", "return postage", "gift card expire", "water"]
@@ -111,8 +112,8 @@ for name in ("numba", "jax", "scipy", "Stemmer", "huggingface_hub"):
 def no_network(*arguments, **named): raise OSError("no network in this test")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = no_network
 sys.path.insert(0, {str(sys.path[0])!r}); sys.path.insert(0, {str(next(p for p in sys.path if p.endswith("examples")))!r})
-from assistant import Assistant, open_shop
-print(Assistant(open_shop({str(database)!r})).ask("Do you ship to Norway?").text)
+from assistant import Assistant
+print(Assistant({str(database)!r}).ask("Do you ship to Norway?").text)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.stdout.strip() == "We ship to all countries of the EU, to Norway and to Switzerland. [POL-ABROAD/1]", done.stderr

@@ -1,0 +1,107 @@
+"""From a customer's words to the documents' words: spelling, phrases, stems, synonyms."""
+
+import re
+import threading
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+import snowballstemmer
+from bm25s.stopwords import STOPWORDS_EN_PLUS
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extract
+from spellchecker import SpellChecker
+
+from .shop import HERE
+
+# Words that steer a question without being about anything in a document: the library's list, and some of small talk.
+SMALL_TALK = """please pls plz thanks thank hello hi hey good morning dear regards much many long would could may might must shall want need like
+know tell get gets got getting go goes us happens happen happened still also way ways mind ok okay yes really actually exactly just u ur im i'm i've i'd let
+let's one two's thing things something anything stuff possible able allow allowed anyone anybody someone somebody kind sort type simply even
+ever right maybe perhaps quite lot bit wonder wondering question ask asking help say says look looking think hope give use used using take takes
+put cannot can't don't doesn't isn't what's how's where's who's when's it's that's there's i'll we'll day days today now soon find quickly
+yet eat sell sells selling offer offers times total overall altogether together single both time amount sum period limit suitable fine bad safe strong hours please
+however whether without never nothing none every everything upon per mean means supposed going exist exists called""".split()
+STOPWORDS = frozenset([*STOPWORDS_EN_PLUS, *SMALL_TALK]) - {"down"}
+SYNONYMS = HERE / "data" / "synonyms.txt"
+TOKEN = re.compile(r"\w+(?:['’-]\w+)*")
+RARE = 100  # a dictionary word counted less often than this may be a slip of the pen ('hern'): it is corrected like an unknown one
+_local = threading.local()
+
+
+def stem(word: str) -> str:
+    """The English Snowball stem. A stemmer keeps its word in itself, so each thread has one of its own."""
+    if not hasattr(_local, "stemmer"):
+        _local.stemmer = snowballstemmer.stemmer("english")
+    return _local.stemmer.stemWord(word)
+
+
+@cache
+def synonyms() -> tuple[dict[str, str], re.Pattern, dict[str, str], list[tuple[re.Pattern, str]]]:
+    """Stem → stem of its group; a pattern of all phrases; phrase → its group's words; phrases with a gap ('send … back')."""
+    single, phrases, gaps = {}, {}, []
+    for line in SYNONYMS.read_text("utf-8").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        group = line.split()
+        first = group[0] if re.search(r"[_+]", group[0]) else stem(group[0])
+        for member in group:
+            if "_*_" in member:
+                head, tail = member.split("_*_")
+                gaps.append((re.compile(rf"\b{head} ((?:[\w-]+ ){{1,3}}){tail}\b"), first.replace("+", " ")))
+                continue
+            if "+" in member:
+                continue
+            key, into = (member.replace("_", " "), phrases) if "_" in member else (stem(member), single)
+            if into.get(key, first) != first:
+                raise ValueError(f"synonyms.txt: {member} stands in two groups, {into[key]} and {first}; it must stand in one")
+            into[key] = first
+    longest = sorted(phrases, key=len, reverse=True)
+    return single, re.compile(r"\b(" + "|".join(map(re.escape, longest)) + r")s?(?!\w)"), phrases, gaps
+
+
+@lru_cache(maxsize=8192)  # titles and sentences come back with every question
+def words(text: str) -> tuple[str, ...]:
+    """Stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
+    single, pattern, phrases, gaps = synonyms()
+    text = text.lower().replace("’", "'")
+    for gap, first in gaps:
+        text = gap.sub(rf"{first} \1", text)
+    text = pattern.sub(lambda found: f" {phrases[found[1]].replace('+', ' ')} ", text)
+    found = []
+    for token in TOKEN.findall(text):
+        if "_" in token:
+            found.append(token)
+        elif token not in STOPWORDS:
+            parts = [token] if stem(token) in single else re.split(r"['-]", token)
+            found += [single.get(s, s) for s in (stem(part) for part in parts if part and part not in STOPWORDS)]
+    return tuple(found)
+
+
+@cache
+def _english() -> dict[str, int]:
+    return SpellChecker(language="en").word_frequency.dictionary
+
+
+class Speller:
+    """Corrects what is neither English nor the shop's to the nearest word that the shop uses; other words stay as they are."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.vocabulary = {w for text in texts for w in re.findall(r"[a-z]{3,}", text.lower())}
+        self.known = self.vocabulary | STOPWORDS | {stem(w) for w in self.vocabulary}
+
+    def is_word(self, word: str) -> bool:
+        return word in self.known or stem(word) in self.known or _english().get(word, 0) >= RARE
+
+    def correct(self, text: str) -> str:
+        """The text with the unknown words of three letters and more replaced, where one word of the shop is close enough."""
+        return re.sub(r"(?<![\w@.#/-])[A-Za-z]{3,}(?![\w@/]|\.\w|-\w)", lambda found: self._nearest(found[0]), text)
+
+    @lru_cache(maxsize=4096)  # noqa: B019 (a speller lives as long as its index)
+    def _nearest(self, word: str) -> str:
+        low = word.lower()
+        if self.is_word(low):
+            return word
+        allowed = 1 if len(low) <= 5 else 2
+        near = extract(low, sorted(self.vocabulary), scorer=OSA.distance, score_cutoff=allowed, limit=5)
+        near = [(distance, -(w[0] == low[0]), -(sorted(w) == sorted(low)), -len(w), w) for w, distance, _ in near if len(w) >= 3]
+        return min(near)[-1] if near else word

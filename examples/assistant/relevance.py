@@ -1,0 +1,177 @@
+"""How well does a sentence answer a question? Shares of its words, and, where a model is at hand, nearness of meaning."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .language import words
+from .retrieval import Index, Passage
+from .router import ASKS, BETWEEN_PARTS
+
+# What kind of thing is asked for, and how a sentence that holds such a thing looks: (in the question, in the sentence).
+KINDS = {
+    "a time": (r"\b(?:when|how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours|time|period|until when|deadline)\b",
+               r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b|\btwice\b|\bcm\b"),
+    "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
+    "a place": (r"\bwhere\b", r"\b(?:in|from) [A-Z]\w+"),
+}  # fmt: skip
+KIND_WEIGHT = 2.0
+TITLE_SHARE = 0.6  # what a policy's title counts for a sentence that does not repeat its words
+CONTEXT_SHARE = 0.3  # what a word counts that stands beside the question and not in it
+BESIDE_SHARE = 0.85  # what an answer to all that was said counts, against one to what was asked
+BESIDE_PRODUCT = 0.9  # a general text, where a product was named
+NAMED_BONUS = 0.06  # the catalogue, where a product was named: the field is small already
+LEAFLET_PENALTY = 0.1  # a reviewed text outranks a supplier's
+SILENT_BONUS = 0.2  # 'which … not …?': the products that affirm it are gone already
+NEGATION = r"(?:\b(?:not|cannot|never|no|nowhere|without|neither|excluded|unable|except)\b|n't\b)"
+ASKS_FOR_WHAT_IS_NOT = re.compile(
+    rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:which|wich|what|where|who)\b(?! (?:if|happens|to do|should|must|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
+WHAT_I_DID_NOT = re.compile(r"\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b", re.IGNORECASE)
+SOLD_OUT = re.compile(r"\b(?:sold out|out of stock|unavailable)\b", re.IGNORECASE)
+IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b", re.IGNORECASE)
+SIZE = re.compile(r"\b(small|little|smaller|smallest)\b|\b(?:big|bigger|biggest|large|larger|largest)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, read: the words that an answer must hold, without those that only say which product."""
+
+    question: str  # all of it
+    text: str  # the last thing that it asks for
+    words: frozenset[str]
+    context: frozenset[str]
+    kinds: frozenset[str]
+    products: frozenset[str]  # topics of the catalogue that it names
+    named: frozenset[str]  # the words that name them
+    negated: bool  # 'which can not …?': sentences that affirm are no answers
+
+    @property
+    def empty(self) -> bool:
+        return not (self.words or self.kinds or self.context)
+
+
+class Scorer:
+    """Scores sentences of an index's passages for a question."""
+
+    def __init__(self, index: Index):
+        self.index = index
+        self.titles = {p.topic: words(p.title.split("(")[0]) for p in index.passages if p.kind == "catalogue"}
+        self._bags = {p.topic: frozenset(words(p.text)) for p in index.passages if p.kind == "catalogue"}
+        self._nouns = frozenset(title[-1] for title in self.titles.values())
+        self.vocabulary = frozenset(w for p in index.passages for w in words(f"{p.title} {p.text}"))
+
+    def products(self, found: frozenset[str], text: str, whole_kind: bool = False) -> frozenset[str]:
+        """The products that a text names: by their own names, or else those of the kind that it names ('the down bag'; `whole_kind`: all)."""
+        own = [t for t, title in self.titles.items() if title[0] in found]
+        chosen = own or [t for t, title in self.titles.items() if title[-1] in found]
+        if whole_kind and not own:
+            return frozenset(chosen)
+        figures = {w for w in found if w.isdigit()}
+        with_figure = [t for t in chosen if figures & set(self.titles[t])]
+        chosen = with_figure or chosen
+        if not own and len(chosen) > 1:
+            described = {t: len(found & set(self.titles[t][1:-1])) for t in chosen}
+            chosen = [t for t in chosen if described[t] == max(described.values())]
+        kinds = {self.titles[t][-1] for t in chosen}
+        if not own and len(chosen) == 2 and len(kinds) == 1 and not with_figure:
+            if size := SIZE.search(text):
+                chosen = sorted(chosen)[:1] if size[1] else sorted(chosen)[-1:]
+            else:
+                held = {t: len(found & self._bags[t]) for t in chosen}
+                chosen = [t for t in chosen if held[t] == max(held.values())]
+        return frozenset(chosen)
+
+    def read(self, question: str) -> Asked:
+        """The last thing that a text asks for; what stands before it, or in brackets behind it, is context."""
+        clauses = [c.strip() for c in BETWEEN_PARTS.split(question) if c and c.strip()] or [question]
+        at = max((i for i, c in enumerate(clauses) if c.endswith("?") or ASKS.search(c)), default=len(clauses) - 1)
+        text = clauses[at]
+        about = re.search(r"\(about the ([^()]*)\)", question)
+        text = re.sub(r"\(about the [^()]*\)", "", text)
+        found, beside = frozenset(words(text)), frozenset(w for i, c in enumerate(clauses) if i != at for w in words(c))
+        negated = bool(ASKS_FOR_WHAT_IS_NOT.search(WHAT_I_DID_NOT.sub("", text)))
+        products = self.products(found, text, negated) or (self.products(frozenset(words(about[1])), about[1]) if about else frozenset())
+        if not products and beside:
+            products = self.products(beside, question)
+        named = {w for t in products for w in self.titles[t] if w in found}
+        if negated and len(products) > 1:
+            named = {self.titles[t][-1] for t in products} | {self.titles[t][0] for t in products}
+        asked = {w for w in found - named if not (w.isdigit() and w not in self.vocabulary)}
+        if "ship_to" in found:  # a place that no document names is still a place to ship to
+            asked &= self.vocabulary
+        if len(products) == 1 and SIZE.search(text) and not found & {self.titles[t][0] for t in products}:
+            asked -= {"size"}  # 'the small tent' says which
+        kinds = {kind for kind, (pattern, _) in KINDS.items() if re.search(pattern, text.lower())}
+        return Asked(question, text, frozenset(asked), beside - found - named, frozenset(kinds), products, frozenset(named), negated)
+
+    def weight(self, word: str) -> float:
+        return KIND_WEIGHT if word in KINDS else 2.0 + 0.5 * self.index.weight(word)
+
+    @staticmethod
+    def holds(passage: Passage, text: str) -> frozenset[str]:
+        """The words of a sentence, and the kinds of thing that stand in it."""
+        return frozenset(words(text)) | {kind for kind, (_, pattern) in KINDS.items() if re.search(pattern, text if kind == "a place" else text.lower())}
+
+    def share(self, asked: Asked, passage: Passage, text: str) -> float:
+        """The weight of the asked words that the sentence holds, as a share of all; a title counts less, context a little."""
+        plain = self._share(asked.words | asked.kinds, asked, passage, text)
+        if not asked.context:
+            return plain
+        return max(plain, BESIDE_SHARE * self._share(asked.words | asked.kinds | asked.context, asked, passage, text))
+
+    def _share(self, wanted: frozenset[str], asked: Asked, passage: Passage, text: str) -> float:
+        held = self.holds(passage, text)
+        title = set(words(passage.title))
+        total = sum(self.weight(w) for w in sorted(wanted))
+        met = (wanted - KINDS.keys()) & (held | title)
+        if all(w.isdigit() for w in met) and not (asked.products and wanted & held):
+            return 0.0
+        inside = sum(self.weight(w) for w in sorted(wanted & held))
+        if passage.kind != "policy":
+            return inside / total + (NAMED_BONUS if asked.products and inside else 0.0)
+        above = sum(self.weight(w) * (TITLE_SHARE if w not in held else 0.1) for w in sorted(wanted & title))
+        beside = sum(self.weight(w) for w in sorted((asked.context | asked.named) & held - wanted))
+        score = (inside + above + CONTEXT_SHARE * min(beside, total)) / total
+        return BESIDE_PRODUCT * min(score, 1.0) if asked.products else score
+
+    def rank(self, asked: Asked, sentences: Iterable[tuple[Passage, str]], cosines: dict[tuple[str, str], float]) -> list[tuple[float, Passage, str]]:
+        """The sentences that could answer, best first."""
+        kinds = {self.titles[t][-1] for t in asked.products}
+        others = self._nouns - kinds if kinds else frozenset()
+        pairs = [(p, s) for p, s in sentences
+                 if (p.topic in asked.products or not asked.products if p.kind != "policy" else not others & set(words(s)) or kinds & set(words(s)))]
+        if asked.negated:
+            pairs = self._negative(asked, pairs)
+        elif re.search(r"\b(?:which|what)\b", asked.text, re.IGNORECASE) and SOLD_OUT.search(asked.text):
+            pairs = self._by_stock(asked, pairs, sold_out=True)
+        scored = []
+        for place, (p, s) in enumerate(pairs):
+            score = self.combine(self.share(asked, p, s), cosines.get((p.id, s))) + (SILENT_BONUS if asked.negated and p.kind == "catalogue" else 0.0)
+            scored.append((score - (LEAFLET_PENALTY if p.kind == "leaflet" else 0.0), place, p, s))
+        return [(score, p, s) for score, _, p, s in sorted(scored, key=lambda row: (-row[0], row[1])) if score > 0]
+
+    @staticmethod
+    def combine(share: float, cosine: float | None) -> float:
+        """Without a model the share alone; with one, what it finds near counts beside it."""
+        return share if cosine is None else 0.4 * min(share, 1.2) + 1.2 * max(0.0, cosine - 0.2)
+
+    def _by_stock(self, asked: Asked, pairs: Sequence[tuple[Passage, str]], sold_out: bool) -> list[tuple[Passage, str]]:
+        return [(p, s) for p, s in pairs if p.kind == "catalogue" and ("out of stock" in s if sold_out else "are in stock" in s)]
+
+    def _negative(self, asked: Asked, pairs: Sequence[tuple[Passage, str]]) -> list[tuple[Passage, str]]:
+        """For 'which … not …': sentences that deny, and, among several products, those of products that nothing affirms."""
+        if SOLD_OUT.search(asked.text) or IN_STOCK.search(asked.text):
+            return self._by_stock(asked, pairs, sold_out=not SOLD_OUT.search(asked.text))
+        denying = [(p, s) for p, s in pairs if self._denies(asked, s)]
+        if len(asked.products) < 2:
+            return denying
+        affirmed = {p.topic for p, s in pairs if p.kind == "catalogue" and asked.words <= set(words(s)) and not re.search(NEGATION, s)}
+        silent = [(p, s) for p, s in pairs if p.topic in asked.products - affirmed and asked.words & set(words(s)) and (p, s) not in denying]
+        return denying + silent
+
+    @staticmethod
+    def _denies(asked: Asked, sentence: str) -> bool:
+        """Does what is asked stand behind the sentence's 'not'? ('… washed without softener' says nothing against washing.)"""
+        found = re.search(NEGATION, sentence)
+        denied = set(words(sentence[found.end() :])) if found else set()
+        return bool(found) and (not denied or bool(denied & (asked.words | asked.named)))
