@@ -25,7 +25,8 @@ from .shop import TODAY, ShopUnavailable, check_shop, open_shop, unavailable
 log = logging.getLogger(__name__)
 
 LEAST_SHARE = 0.5  # chosen on the development cases, as the next one
-LEAST_WITH_MODEL = 0.48
+LEAST_WITH_MODEL = 0.54
+GENERAL = r"\b(?:about|info|information|details?|describe|description|have|sell|any|offer|buy|order|get)\b"  # asks for what there is to say
 MOST_LIBRARIES = 4  # kept indexes: one for each state of the documents and each day
 
 # Why a question goes to a person instead of being answered, worst first, and what the customer then reads.
@@ -278,7 +279,7 @@ class Assistant:
         for question in library.readings(part, subject):
             asked = library.scorer.read(question)
             none = Answer("search", escalation="no_passage", subject=Subject(products=asked.products, asked=question))
-            if asked.empty and asked.products:
+            if asked.empty and asked.products and (len(asked.text.split()) <= 4 or re.search(GENERAL, asked.text.lower())):
                 evidence = [p for p in library.index.passages if p.topic in asked.products and p.kind == "catalogue"]
                 return replace(self._compose("search", question, evidence, library, request.cost), subject=none.subject)
             ranked = [] if asked.empty else library.scorer.rank(asked, sentences, library.index.meaning(asked.question))

@@ -20,6 +20,17 @@ let's one two's thing things something anything stuff possible able allow allowe
 ever right maybe perhaps quite lot bit wonder wondering question ask asking help say says look looking think hope give use used using take takes
 put cannot can't don't doesn't isn't what's how's where's who's when's it's that's there's i'll we'll day days today now soon find quickly
 yet eat sell sells selling offer offers times total overall altogether together single both time amount sum period limit suitable fine bad safe strong hours please
+expect cope survive moment moments once proper properly simply especially generally usually normally often sometimes always almost about around roughly approximately
+currently presently today tonight tomorrow later earlier early late again else instead rather too enough least less more most best better good great well
+already longer shorter below beneath above under over within besides along away back together apart out off into onto outside
+try tried trying start begin going gone come coming keep kept leave left stay make makes making do done work works working see seen sees show shows turn
+believe guess suppose assume understand sure certain certainly definitely clear clearly please kindly thanks thankful glad happy sorry afraid
+first second third last next previous another each any everything everybody everyone either
+buy bought buying purchase purchased purchasing get order ordering person people's customer customers
+have having had being been was were be become becomes became seem seems
+little few several various certain particular special specific different same similar
+according regarding concerning case example actually basically literally
+able unable capable want wants wanted wish wishes wishing plan plans planning
 however whether without never nothing none every everything upon per mean means supposed going exist exists called""".split()
 STOPWORDS = frozenset([*STOPWORDS_EN_PLUS, *SMALL_TALK]) - {"down"}
 SYNONYMS = HERE / "data" / "synonyms.txt"
@@ -36,13 +47,14 @@ def stem(word: str) -> str:
 
 
 @cache
-def synonyms() -> tuple[dict[str, str], re.Pattern, dict[str, str], list[tuple[re.Pattern, str]]]:
-    """Stem → stem of its group; a pattern of all phrases; phrase → its group's words; phrases with a gap ('send … back')."""
-    single, phrases, gaps = {}, {}, []
+def synonyms() -> tuple[dict[str, str], re.Pattern, dict[str, str], list[tuple[re.Pattern, str]], frozenset[str]]:
+    """Stem → stem of its group; a pattern of all phrases; phrase → its group's words; phrases with a gap ('send … back'); all words in a group: those say something."""
+    single, phrases, gaps, members = {}, {}, [], set()
     for line in SYNONYMS.read_text("utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         group = line.split()
+        members.update(group)
         first = group[0] if re.search(r"[_+]", group[0]) else stem(group[0])
         for member in group:
             if "_*_" in member:
@@ -56,13 +68,13 @@ def synonyms() -> tuple[dict[str, str], re.Pattern, dict[str, str], list[tuple[r
                 raise ValueError(f"synonyms.txt: {member} stands in two groups, {into[key]} and {first}; it must stand in one")
             into[key] = first
     longest = sorted(phrases, key=len, reverse=True)
-    return single, re.compile(r"\b(" + "|".join(map(re.escape, longest)) + r")s?(?!\w)"), phrases, gaps
+    return single, re.compile(r"\b(" + "|".join(map(re.escape, longest)) + r")s?(?!\w)"), phrases, gaps, frozenset(members)
 
 
 @lru_cache(maxsize=8192)  # titles and sentences come back with every question
 def words(text: str) -> tuple[str, ...]:
     """Stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
-    single, pattern, phrases, gaps = synonyms()
+    single, pattern, phrases, gaps, members = synonyms()
     text = text.lower().replace("’", "'")
     for gap, first in gaps:
         text = gap.sub(rf"{first} \1", text)
@@ -71,9 +83,9 @@ def words(text: str) -> tuple[str, ...]:
     for token in TOKEN.findall(text):
         if "_" in token:
             found.append(token)
-        elif token not in STOPWORDS:
+        else:
             parts = [token] if stem(token) in single else re.split(r"['-]", token)
-            found += [single.get(s, s) for s in (stem(part) for part in parts if part and part not in STOPWORDS)]
+            found += [single.get(s, s) for part in parts if part and (part in members or part not in STOPWORDS and part.removesuffix("s") not in STOPWORDS) for s in (stem(part),)]
     return tuple(found)
 
 
@@ -83,10 +95,11 @@ def _english() -> dict[str, int]:
 
 
 class Speller:
-    """Corrects what is neither English nor the shop's to the nearest word that the shop uses; other words stay as they are."""
+    """Corrects what is neither English nor the shop's to the nearest word in the shop's texts, or in `more`; other words stay as they are."""
 
-    def __init__(self, texts: Iterable[str]):
-        self.vocabulary = {w for text in texts for w in re.findall(r"[a-z]{3,}", text.lower())}
+    def __init__(self, texts: Iterable[str], more: Iterable[str] = ()):
+        self.written = {w for text in texts for w in re.findall(r"[a-z]{3,}", text.lower())}
+        self.vocabulary = self.written | {w for text in more for w in re.findall(r"[a-z]{3,}", text.lower())}
         self.known = self.vocabulary | STOPWORDS | {stem(w) for w in self.vocabulary}
 
     def is_word(self, word: str) -> bool:
@@ -103,5 +116,5 @@ class Speller:
             return word
         allowed = 1 if len(low) <= 5 else 2
         near = extract(low, sorted(self.vocabulary), scorer=OSA.distance, score_cutoff=allowed, limit=5)
-        near = [(distance, -(w[0] == low[0]), -(sorted(w) == sorted(low)), -len(w), w) for w, distance, _ in near if len(w) >= 3]
+        near = [(distance, w not in self.written, -(w[0] == low[0]), -(sorted(w) == sorted(low)), -len(w), w) for w, distance, _ in near if len(w) >= 3]
         return min(near)[-1] if near else word

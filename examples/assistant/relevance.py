@@ -4,24 +4,27 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .language import words
+from .language import stem, words
 from .retrieval import Index, Passage
 from .router import ASKS, BETWEEN_PARTS
 
 # What kind of thing is asked for, and how a sentence that holds such a thing looks: (in the question, in the sentence).
 KINDS = {
-    "a time": (r"\b(?:when|how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours|time|period|until when|deadline)\b",
+    "a time": (r"(?:^\W*|\b(?:and|by|since|until|till) )when\b|\bwhen(?:'s| is| are| do| does| will| can| was| did| should| must| come| arrive)\b|\b(?:how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours?|weeks?|time|period|until when|deadline)\b",
                r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b|\btwice\b|\bcm\b"),
     "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
     "a place": (r"\bwhere\b", r"\b(?:in|from) [A-Z]\w+"),
 }  # fmt: skip
-KIND_WEIGHT = 2.0
+KIND_WEIGHT = 3.0  # what is asked for as a time or a price is as good as a word
+MOST_WEIGHT = 4.2  # of a word that no document has
 TITLE_SHARE = 0.6  # what a policy's title counts for a sentence that does not repeat its words
 CONTEXT_SHARE = 0.3  # what a word counts that stands beside the question and not in it
 BESIDE_SHARE = 0.85  # what an answer to all that was said counts, against one to what was asked
 BESIDE_PRODUCT = 0.9  # a general text, where a product was named
 NAMED_BONUS = 0.06  # the catalogue, where a product was named: the field is small already
 LEAFLET_PENALTY = 0.1  # a reviewed text outranks a supplier's
+TIMES = frozenset(stem(word) for word in "hour week month year minute".split())
+NUMBERS = frozenset("one two three four five".split())
 SILENT_BONUS = 0.2  # 'which … not …?': the products that affirm it are gone already
 NEGATION = r"(?:\b(?:not|cannot|never|no|nowhere|without|neither|excluded|unable|except)\b|n't\b)"
 ASKS_FOR_WHAT_IS_NOT = re.compile(
@@ -29,6 +32,7 @@ ASKS_FOR_WHAT_IS_NOT = re.compile(
 WHAT_I_DID_NOT = re.compile(r"\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b", re.IGNORECASE)
 SOLD_OUT = re.compile(r"\b(?:sold out|out of stock|unavailable)\b", re.IGNORECASE)
 IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b", re.IGNORECASE)
+WHICH = re.compile(r"\b(?:which|what)\b", re.IGNORECASE)
 SIZE = re.compile(r"\b(small|little|smaller|smallest)\b|\b(?:big|bigger|biggest|large|larger|largest)\b", re.IGNORECASE)
 
 
@@ -73,22 +77,22 @@ class Scorer:
             described = {t: len(found & set(self.titles[t][1:-1])) for t in chosen}
             chosen = [t for t in chosen if described[t] == max(described.values())]
         kinds = {self.titles[t][-1] for t in chosen}
-        if not own and len(chosen) == 2 and len(kinds) == 1 and not with_figure:
+        if len(chosen) == 2 and len(kinds) == 1 and not with_figure:
             if size := SIZE.search(text):
                 chosen = sorted(chosen)[:1] if size[1] else sorted(chosen)[-1:]
-            else:
+            elif not own:
                 held = {t: len(found & self._bags[t]) for t in chosen}
                 chosen = [t for t in chosen if held[t] == max(held.values())]
         return frozenset(chosen)
 
     def read(self, question: str) -> Asked:
         """The last thing that a text asks for; what stands before it, or in brackets behind it, is context."""
-        clauses = [c.strip() for c in BETWEEN_PARTS.split(question) if c and c.strip()] or [question]
+        about = re.search(r"\(about the ([^()]*)\)$", question)
+        plain = question[: about.start()].strip() if about else question
+        clauses = [c.strip() for c in BETWEEN_PARTS.split(plain) if c and c.strip()] or [plain]
         at = max((i for i, c in enumerate(clauses) if c.endswith("?") or ASKS.search(c)), default=len(clauses) - 1)
         text = clauses[at]
-        about = re.search(r"\(about the ([^()]*)\)", question)
-        text = re.sub(r"\(about the [^()]*\)", "", text)
-        found, beside = frozenset(words(text)), frozenset(w for i, c in enumerate(clauses) if i != at for w in words(c))
+        found, beside = frozenset(words(text)), frozenset(w for i, c in enumerate(clauses) if i != at for w in words(c) if not w.isdigit() or w in self.vocabulary)
         negated = bool(ASKS_FOR_WHAT_IS_NOT.search(WHAT_I_DID_NOT.sub("", text)))
         products = self.products(found, text, negated) or (self.products(frozenset(words(about[1])), about[1]) if about else frozenset())
         if not products and beside:
@@ -99,13 +103,15 @@ class Scorer:
         asked = {w for w in found - named if not (w.isdigit() and w not in self.vocabulary)}
         if "ship_to" in found:  # a place that no document names is still a place to ship to
             asked &= self.vocabulary
-        if len(products) == 1 and SIZE.search(text) and not found & {self.titles[t][0] for t in products}:
+        if len(products) == 1 and SIZE.search(text):
             asked -= {"size"}  # 'the small tent' says which
         kinds = {kind for kind, (pattern, _) in KINDS.items() if re.search(pattern, text.lower())}
+        if "a time" in kinds:
+            asked -= TIMES
         return Asked(question, text, frozenset(asked), beside - found - named, frozenset(kinds), products, frozenset(named), negated)
 
     def weight(self, word: str) -> float:
-        return KIND_WEIGHT if word in KINDS else 2.0 + 0.5 * self.index.weight(word)
+        return KIND_WEIGHT if word in KINDS else min(MOST_WEIGHT, 2.0 + 0.5 * self.index.weight(word))
 
     @staticmethod
     def holds(passage: Passage, text: str) -> frozenset[str]:
@@ -140,10 +146,11 @@ class Scorer:
         others = self._nouns - kinds if kinds else frozenset()
         pairs = [(p, s) for p, s in sentences
                  if (p.topic in asked.products or not asked.products if p.kind != "policy" else not others & set(words(s)) or kinds & set(words(s)))]
+        sold_out, in_stock = SOLD_OUT.search(asked.text), IN_STOCK.search(asked.text)
+        if (sold_out or in_stock) and WHICH.search(asked.text) and not asked.words - {"stock", "product", "item", "articl"}:
+            return [(1.0, p, s) for p, s in self._by_stock(pairs, sold_out=bool(sold_out) != asked.negated)]
         if asked.negated:
             pairs = self._negative(asked, pairs)
-        elif re.search(r"\b(?:which|what)\b", asked.text, re.IGNORECASE) and SOLD_OUT.search(asked.text):
-            pairs = self._by_stock(asked, pairs, sold_out=True)
         scored = []
         for place, (p, s) in enumerate(pairs):
             score = self.combine(self.share(asked, p, s), cosines.get((p.id, s))) + (SILENT_BONUS if asked.negated and p.kind == "catalogue" else 0.0)
@@ -153,19 +160,22 @@ class Scorer:
     @staticmethod
     def combine(share: float, cosine: float | None) -> float:
         """Without a model the share alone; with one, what it finds near counts beside it."""
-        return share if cosine is None else 0.4 * min(share, 1.2) + 1.2 * max(0.0, cosine - 0.2)
+        if cosine is None:
+            return share
+        return max(0.4 * min(share, 1.2) + 1.2 * max(0.0, cosine - 0.2), 0.55 * min(share, 1.0))
 
-    def _by_stock(self, asked: Asked, pairs: Sequence[tuple[Passage, str]], sold_out: bool) -> list[tuple[Passage, str]]:
+    @staticmethod
+    def _by_stock(pairs: Sequence[tuple[Passage, str]], sold_out: bool) -> list[tuple[Passage, str]]:
         return [(p, s) for p, s in pairs if p.kind == "catalogue" and ("out of stock" in s if sold_out else "are in stock" in s)]
 
     def _negative(self, asked: Asked, pairs: Sequence[tuple[Passage, str]]) -> list[tuple[Passage, str]]:
         """For 'which … not …': sentences that deny, and, among several products, those of products that nothing affirms."""
-        if SOLD_OUT.search(asked.text) or IN_STOCK.search(asked.text):
-            return self._by_stock(asked, pairs, sold_out=not SOLD_OUT.search(asked.text))
         denying = [(p, s) for p, s in pairs if self._denies(asked, s)]
         if len(asked.products) < 2:
             return denying
-        affirmed = {p.topic for p, s in pairs if p.kind == "catalogue" and asked.words <= set(words(s)) and not re.search(NEGATION, s)}
+        theirs = [(p, s) for p, s in self.index.sentences if p.topic in asked.products and p.kind == "catalogue"]
+        told = asked.words & {w for _, s in theirs for w in words(s)} - NUMBERS  # what their texts speak of at all
+        affirmed = {p.topic for p, s in theirs if told and told <= set(words(s)) and not re.search(NEGATION, s)}
         silent = [(p, s) for p, s in pairs if p.topic in asked.products - affirmed and asked.words & set(words(s)) and (p, s) not in denying]
         return denying + silent
 

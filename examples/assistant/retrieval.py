@@ -93,7 +93,7 @@ class Index:
     @cached_property
     def speller(self) -> Speller:
         """Corrects towards the words of the documents and their synonyms."""
-        return Speller([f"{p.title} {p.text}" for p in self.passages] + [SYNONYMS.read_text("utf-8").replace("_", " ")])
+        return Speller([f"{p.title} {p.text}" for p in self.passages], [SYNONYMS.read_text("utf-8").replace("_", " ")])
 
     @cached_property
     def vectors(self) -> np.ndarray:

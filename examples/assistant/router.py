@@ -4,6 +4,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from .language import words
+
 LONGEST_QUESTION = 1000  # characters
 
 # An order number with its prefix is one anywhere. Five bare figures are one unless what stands beside them says otherwise.
@@ -40,7 +42,7 @@ ABOUT_AN_ORDER = (rf"\b(?:my|our) (?:\w+ )?{PARCEL}\b|\b(?:did|have|had|what|tha
                   rf"\border history\b|\borders\b.*\bi\b.*\bplaced?\b|\b(?:last|latest|recent|previous|past) (?:orders?|parcels?|packages?|purchases?)\b|\bordered\b|"
                   rf"\bdeliver(?:ed)? (?:\w+ )?to me\b|\b(?:has|did) \S+@\S+ (?:order|buy)")
 AN_ORDER_OF_A_DAY = r"\border\b"
-IN_GENERAL = r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|should) i\b|\bwho pays?\b"
+IN_GENERAL = r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|should) i\b|\bi can\b|^\W*who\b|\bwho pays?\b"
 SHOWS_MINE = r"\b(?:tracking|my orders|all (?:of )?my|order history|status)\b"
 OF_DELIVERY = r"\b(?:express|standard|delivery (?:take|cost|time)|shipping (?:take|cost|time)|deliver to|ship to)\b"
 ALL_ORDERS = (r"\b(?:all|every|list|each|both|any)\b.*\border|\bmy orders\b|\border history\b|\beverything i\b|\borders so far\b|\bordered so far\b|\bbought so far\b|"
@@ -57,7 +59,7 @@ ASKS = re.compile(
 ASKS_WITHIN = re.compile(r"\bhow (?:long|much|many|often|far)\b|\b(?:what|where|which|when)\W*$", re.IGNORECASE)
 STATUS_OF_IT = rf"{STATUS}|\b(?:it|they|them)\b.*\b(?:left|way|arrive|come|here|due)\b|\bwhat(?:'s| is| was) (?:in|inside)\b|\bcontents?\b|\binside\b"
 BETWEEN_PARTS = re.compile(
-    r"(?<=[?!;])\s+|(?<=[^\W\d]\.)\s+|(?<=\d\.)\s+(?=[A-Z])|\s+[-–—]\s+|"
+    r"(?<=[?!;])\s+|(?<=[^\s\d]\.)\s+|(?<=\d\.)\s+(?=[A-Z])|\s+[-–—]\s+|"
     r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do|does|did|is|are|can|could|may|must|will|would|has|have|should)\b)|"
     r",\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do you|does|did|is|are|can|could|may i|must|will|has|have you)\b)", re.IGNORECASE)  # fmt: skip
 
@@ -91,6 +93,8 @@ def split_parts(text: str) -> list[Part]:
         return [Part(text, "", "hand_over")]  # no part of such a text is taken at its word
     clauses = [c.strip() for c in BETWEEN_PARTS.split(text) if c and re.search(r"\w", c)] or [text]
     active = [bool(c.endswith("?") or ASKS.search(c) or ASKS_WITHIN.search(c) or order_ids(c) or choose_tool(c) == "hand_over") for c in clauses]
+    if sum(active) > 1:  # '…, and who?' asks for nothing of its own
+        active = [asks and not (len(c.split()) <= 2 and not words(c) and not order_ids(c)) for c, asks in zip(clauses, active)]
     if not any(active):  # nothing that looks like a question: take it for one
         return [Part(text, "", choose_tool(text))]
     parts, context = [], []
