@@ -117,12 +117,15 @@ class Library:
         """The part with what it leaves out: the product that was spoken of, and, for 'And standard?', the words of the last question."""
         asked = self.scorer.read(f"{part.context} {part.text}".strip())
         texts = [part.text]
-        if subject.asked and len(asked.words) <= 2 and asked.words <= self.scorer.vocabulary and re.match(r"\W*(?:and|what about|how about|also)\b", part.text.lower()):
+        goes_on = re.match(r"\W*(?:and|what about|how about|also)\b", part.text.lower())
+        if goes_on and subject.asked and len(asked.words) <= 2 and asked.words <= self.scorer.vocabulary:
             last = self.scorer.read(subject.asked)
             own = asked.products and {w for t in last.products for w in re.findall(r"\w+", self.titles[t].lower())}
             kept = " ".join(w for w in last.text.rstrip("?. ").split() if w.lower() not in (own or ()))
             texts.append(f"{part.text.rstrip('?. ')} {kept}?")
         products = asked.products or subject.products
+        if not asked.words <= self.scorer.vocabulary and not re.search(r"\b(?:it|its|they|them|their|this|that|one)\b", part.text.lower()):
+            products = asked.products  # 'Do you sell umbrellas?' is not about the tent that was spoken of
         about = "" if asked.products or not products else f" (about the {' or the '.join(self.titles[t] for t in sorted(products))})"
         return [f"{part.context} {text}".strip() + about for text in texts]
 
@@ -331,4 +334,5 @@ def _joined(texts: Sequence[str], answers: Sequence[Answer], subject: Subject, c
     failed = [(text, a) for text, a in zip(texts, answers) if a.escalation]
     open_parts = tuple(text for text, a in failed if not a.sentences) if sentences else ()
     first = min((a for _, a in failed), key=lambda a: list(ESCALATIONS).index(a.escalation), default=None)
-    return Answer("+".join(sorted(tools)), sentences, first.escalation if first else None, first.detail if first else "", dropped, open_parts, None, subject, cost)
+    reason, detail = (first.escalation, first.detail) if first else (None, "")
+    return Answer("+".join(sorted(tools)), sentences, reason, detail, dropped, open_parts, None, subject, cost)

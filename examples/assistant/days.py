@@ -14,7 +14,8 @@ NUMBER = r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|tw
 PHRASE = re.compile(
     rf"(?P<iso>\b\d{{4}}-\d\d-\d\d\b)|(?P<dotted>\b\d{{1,2}}[./]\d{{1,2}}[./]\d{{4}}\b)|"
     rf"(?P<full>\b{DAY}(?: of)? {MONTH}(?:,? \d{{4}})?\b|\b{MONTH} {DAY}(?:,? \d{{4}})?\b)|"
-    rf"(?P<month>\b(?:in|since|from|of|last|during|for|until|before|after|this) {MONTH}\b(?: \d{{4}})?|\b(?!may\b|mar\b){MONTH}\b(?: \d{{4}})?|\bmay \d{{4}}\b)|"
+    rf"(?P<month>\b(?:in|since|from|of|last|during|for|until|before|after|this) {MONTH}\b(?: \d{{4}})?|\b(?!may\b|mar\b){MONTH}\b(?: \d{{4}})?|"
+    rf"\bmay \d{{4}}\b)|"
     rf"(?P<ago>\b{NUMBER} (?:day|week|month|year)s? ago\b)|(?P<named>\b(?:today|yesterday|the day before yesterday)\b)|"
     r"(?P<span>\b(?:this|last|the last|past) (?:week|month|year)\b)|(?P<weekday>\b(?:on|last) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b)|"
     r"(?P<year>\bin (?:19|20)\d\d\b)", re.IGNORECASE)  # fmt: skip

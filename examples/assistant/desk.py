@@ -42,7 +42,8 @@ class Desk:
         """Store the ticket, and return its number once it is on the disk; `DeskUnavailable` when it is not."""
         try:
             with closing(self._connect()) as connection:
-                row = connection.execute("INSERT INTO tickets (day, customer_id, reason, question) VALUES (?, ?, ?, ?)", (str(day), customer_id, reason, question))
+                values = (str(day), customer_id, reason, question)
+                row = connection.execute("INSERT INTO tickets (day, customer_id, reason, question) VALUES (?, ?, ?, ?)", values)
                 return f"T-{row.lastrowid:05d}"
         except sqlite3.Error as error:
             raise DeskUnavailable(f"the tickets at {self.path} cannot be written: {error}") from error

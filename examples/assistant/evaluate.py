@@ -39,6 +39,7 @@ def splits() -> list[str]:
     return sorted(path.stem for path in (HERE / "cases").glob("*.yaml"))
 
 
+@cache
 def load_cases(split: str) -> list[dict]:
     """The cases of one set."""
     path = HERE / "cases" / f"{split}.yaml"

@@ -13,26 +13,9 @@ from spellchecker import SpellChecker
 
 from .shop import HERE
 
-# Words that steer a question without being about anything in a document: the library's list, and some of small talk.
-SMALL_TALK = """please pls plz thanks thank hello hi hey good morning dear regards much many long would could may might must shall want need like
-know tell get gets got getting go goes us happens happen happened still also way ways mind ok okay yes really actually exactly just u ur im i'm i've i'd let
-let's one two's thing things something anything stuff possible able allow allowed anyone anybody someone somebody kind sort type simply even
-ever right maybe perhaps quite lot bit wonder wondering question ask asking help say says look looking think hope give use used using take takes
-put cannot can't don't doesn't isn't what's how's where's who's when's it's that's there's i'll we'll day days today now soon find quickly
-yet eat sell sells selling offer offers times total overall altogether together single both time amount sum period limit suitable fine bad safe strong hours please
-expect cope survive moment moments once proper properly simply especially generally usually normally often sometimes always almost about around roughly approximately
-currently presently today tonight tomorrow later earlier early late again else instead rather too enough least less more most best better good great well
-already longer shorter below beneath above under over within besides along away back together apart out off into onto outside
-try tried trying start begin going gone come coming keep kept leave left stay make makes making do done work works working see seen sees show shows turn
-believe guess suppose assume understand sure certain certainly definitely clear clearly please kindly thanks thankful glad happy sorry afraid
-first second third last next previous another each any everything everybody everyone either
-buy bought buying purchase purchased purchasing get order ordering person people's customer customers
-have having had being been was were be become becomes became seem seems
-little few several various certain particular special specific different same similar
-according regarding concerning case example actually basically literally
-able unable capable want wants wanted wish wishes wishing plan plans planning
-however whether without never nothing none every everything upon per mean means supposed going exist exists called""".split()
-STOPWORDS = frozenset([*STOPWORDS_EN_PLUS, *SMALL_TALK]) - {"down"}
+NEUTRAL = HERE / "data" / "neutral.txt"  # beside the library's list: small talk, general verbs, comparisons
+STOPWORDS = frozenset(STOPWORDS_EN_PLUS) - {"down"} | {
+    word for line in NEUTRAL.read_text("utf-8").splitlines() if not line.startswith("#") for word in line.split()}  # fmt: skip
 SYNONYMS = HERE / "data" / "synonyms.txt"
 TOKEN = re.compile(r"\w+(?:['’-]\w+)*")
 RARE = 100  # a dictionary word counted less often than this may be a slip of the pen ('hern'): it is corrected like an unknown one
@@ -48,7 +31,7 @@ def stem(word: str) -> str:
 
 @cache
 def synonyms() -> tuple[dict[str, str], re.Pattern, dict[str, str], list[tuple[re.Pattern, str]], frozenset[str]]:
-    """Stem → stem of its group; a pattern of all phrases; phrase → its group's words; phrases with a gap ('send … back'); all words in a group: those say something."""
+    """Stem → stem of its group; a pattern of all phrases; phrase → its group's words; phrases with a gap ('send … back'); all members of a group."""
     single, phrases, gaps, members = {}, {}, [], set()
     for line in SYNONYMS.read_text("utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
@@ -85,7 +68,8 @@ def words(text: str) -> tuple[str, ...]:
             found.append(token)
         else:
             parts = [token] if stem(token) in single else re.split(r"['-]", token)
-            found += [single.get(s, s) for part in parts if part and (part in members or part not in STOPWORDS and part.removesuffix("s") not in STOPWORDS) for s in (stem(part),)]
+            kept = [part for part in parts if part and (part in members or not {part, part.removesuffix("s")} & STOPWORDS)]
+            found += [single.get(s, s) for s in map(stem, kept)]
     return tuple(found)
 
 

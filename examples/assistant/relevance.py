@@ -10,13 +10,16 @@ from .router import ASKS, BETWEEN_PARTS
 
 # What kind of thing is asked for, and how a sentence that holds such a thing looks: (in the question, in the sentence).
 KINDS = {
-    "a time": (r"(?:^\W*|\b(?:and|by|since|until|till) )when\b|\bwhen(?:'s| is| are| do| does| will| can| was| did| should| must| come| arrive)\b|\b(?:how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours?|weeks?|time|period|until when|deadline)\b",
+    "a time": (r"(?:^\W*|\b(?:and|by|since|until|till) )when\b|\bwhen(?:'s| is| are| do| does| will| can| was| did| should| must| come| arrive)\b|"
+               r"\b(?:how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours?|weeks?|time|"
+               r"period|until when|deadline)\b",
                r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b|\btwice\b|\bcm\b"),
     "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
     "a place": (r"\bwhere\b", r"\b(?:in|from) [A-Z]\w+"),
 }  # fmt: skip
 KIND_WEIGHT = 3.0  # what is asked for as a time or a price is as good as a word
 MOST_WEIGHT = 4.2  # of a word that no document has
+DENIED_SHARE = 0.6
 TITLE_SHARE = 0.6  # what a policy's title counts for a sentence that does not repeat its words
 CONTEXT_SHARE = 0.3  # what a word counts that stands beside the question and not in it
 BESIDE_SHARE = 0.85  # what an answer to all that was said counts, against one to what was asked
@@ -28,7 +31,8 @@ NUMBERS = frozenset("one two three four five".split())
 SILENT_BONUS = 0.2  # 'which … not …?': the products that affirm it are gone already
 NEGATION = r"(?:\b(?:not|cannot|never|no|nowhere|without|neither|excluded|unable|except)\b|n't\b)"
 ASKS_FOR_WHAT_IS_NOT = re.compile(
-    rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:which|wich|what|where|who)\b(?! (?:if|happens|to do|should|must|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
+    rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:(?:to|in|with|for|of|on|at|by|from) )?(?:which|wich|what|where|who)\b(?! (?:if|happens|"
+    rf"to do|should|must|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
 WHAT_I_DID_NOT = re.compile(r"\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b", re.IGNORECASE)
 SOLD_OUT = re.compile(r"\b(?:sold out|out of stock|unavailable)\b", re.IGNORECASE)
 IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b", re.IGNORECASE)
@@ -51,7 +55,8 @@ class Asked:
 
     @property
     def empty(self) -> bool:
-        return not (self.words or self.kinds or self.context)
+        """Nothing is asked but 'what about it?'."""
+        return not (self.words or self.kinds or self.negated or self.context and not self.named)
 
 
 class Scorer:
@@ -92,7 +97,8 @@ class Scorer:
         clauses = [c.strip() for c in BETWEEN_PARTS.split(plain) if c and c.strip()] or [plain]
         at = max((i for i, c in enumerate(clauses) if c.endswith("?") or ASKS.search(c)), default=len(clauses) - 1)
         text = clauses[at]
-        found, beside = frozenset(words(text)), frozenset(w for i, c in enumerate(clauses) if i != at for w in words(c) if not w.isdigit() or w in self.vocabulary)
+        found, others = frozenset(words(text)), [w for i, c in enumerate(clauses) if i != at for w in words(c)]
+        beside = frozenset(w for w in others if not w.isdigit() or w in self.vocabulary)
         negated = bool(ASKS_FOR_WHAT_IS_NOT.search(WHAT_I_DID_NOT.sub("", text)))
         products = self.products(found, text, negated) or (self.products(frozenset(words(about[1])), about[1]) if about else frozenset())
         if not products and beside:
@@ -120,6 +126,8 @@ class Scorer:
 
     def share(self, asked: Asked, passage: Passage, text: str) -> float:
         """The weight of the asked words that the sentence holds, as a share of all; a title counts less, context a little."""
+        if asked.negated and not asked.words:  # 'What is not included?' asks for whatever is denied
+            return DENIED_SHARE
         plain = self._share(asked.words | asked.kinds, asked, passage, text)
         if not asked.context:
             return plain
@@ -184,4 +192,4 @@ class Scorer:
         """Does what is asked stand behind the sentence's 'not'? ('… washed without softener' says nothing against washing.)"""
         found = re.search(NEGATION, sentence)
         denied = set(words(sentence[found.end() :])) if found else set()
-        return bool(found) and (not denied or bool(denied & (asked.words | asked.named)))
+        return bool(found) and (not denied or not asked.words or bool(denied & (asked.words | asked.named)))

@@ -11,51 +11,69 @@ LONGEST_QUESTION = 1000  # characters
 # An order number with its prefix is one anywhere. Five bare figures are one unless what stands beside them says otherwise.
 PREFIXED_ID = re.compile(r"(?<![\w.])(?:#|TT[-\s]?)([0-9]{5})(?![\w.]*[0-9])", re.IGNORECASE)
 BARE_ID = re.compile(r"(?<![\w.,#-])([0-9]{5})(?![\w.,-]*[0-9])(?P<after>\s*[^\s\d.,:;!?]*)")
-NOT_BEFORE_AN_ID = re.compile(r"(?:\b(?:to|than|over|under|about|year|zip|zip code|zipcode|post ?code|postal code|code|plz|budget|costs?|of|filter|in|phone)(?: is| are| of)?|[€$])\s*$",
+NOT_BEFORE_AN_ID = re.compile(r"(?:\b(?:to|than|over|under|about|year|zip|zip code|zipcode|post ?code|postal code|code|plz|budget|costs?|of|filter|in|"
+                              r"phone)(?: is| are| of)?|[€$])\s*$",
                               re.IGNORECASE)
-NOT_AFTER_AN_ID = re.compile(r"^\s*(?:mm|cm|m|km|kg|g|litres?|liters?|l|cents?|ct|euros?|€|times|steps|metres?|meters?|hours?|days?|lumens?|customers?|[A-Z][a-zà-ÿ]+)$")
+NOT_AFTER_AN_ID = re.compile(r"^\s*(?:mm|cm|m|km|kg|g|litres?|liters?|l|cents?|ct|euros?|€|times|steps|metres?|meters?|hours?|days?|lumens?|"
+                             r"customers?|[A-Z][a-zà-ÿ]+)$")
 
 # Patterns over the lower-case text. Written on the development cases: new wordings will slip through.
 THING = r"(?:orders?|parcels?|packages?|shipments?|purchases?|delivery|deliveries|items?|things?|stuff)"
 PARCEL = r"(?:orders?|parcels?|packages?|shipments?|purchases?|delivery|deliveries)"
-GOODS = r"(?:tents?|(?:sleeping )?bags?|stoves?|lanterns?|lamps?|backpacks?|rucksacks?|jackets?|boots|(?:water )?filters?|poles?|sticks?|torch(?:es)?|mats?|bars|hammocks?)"
+GOODS = (r"(?:tents?|(?:sleeping )?bags?|stoves?|lanterns?|lamps?|backpacks?|rucksacks?|jackets?|boots|(?:water )?filters?|poles?|sticks?|torch(?:es)?|"
+         r"mats?|bars|hammocks?)")
 WANTS_A_PERSON = (r"\b(?:human|manager|supervisor)\b|\b(?:real|live|actual) (?:person|agent)\b|"
                   r"\b(?:talk|speak|chat|connect|transfer)\w* (?:\w+ ){0,3}(?:person|people|agent|someone|somebody|representative|colleague)\b|"
                   r"\b(?:someone|somebody|anyone|anybody|person)\b.* \b(?:call|ring|phone) me\b|\b(?:call|ring|phone) me\b")
 ABOUT_EVERYBODY = (r"\b(?:all|every|other|another|any|each)(?: the)? (?:\w+ )?(?:customer|user|account|client)|"
                    r"\b(?:every|all)(?: the)? orders? (?:in|of|from) (?:the|your) (?:\w+ )?(?:database|shop|system|table)")
-INSTRUCTS = (r"\b(?:ignore|forget|disregard|override|bypass)\b.{0,30}\b(?:rules?|instructions?|prompts?|restrictions?|guidelines?)\b|\bsystem ?(?:override|prompt)|^\W*system\b\s*:|"
+INSTRUCTS = (r"\b(?:ignore|forget|disregard|override|bypass)\b.{0,30}\b(?:rules?|instructions?|prompts?|restrictions?|guidelines?)\b|"
+             r"\bsystem ?(?:override|prompt)|^\W*system\b\s*:|"
              r"\bselect\b.+\bfrom\b|\bdrop table\b|\b(?:print|show|reveal|output|dump)\b.{0,30}\b(?:prompt|instructions|table|database|sessions?|tokens?)\b")
 WANTS_AN_ACTION = (
-    r"(?:^|[.,;:!?]\s*|\b(?:please|pls|plz|can you|could you|you to|like to|want to|need to|must|and|to) )(?:cancel|change|refund|replace|update|redirect|delete|stop|exchange) "
+    r"(?:^|[.,;:!?]\s*|\b(?:please|pls|plz|can you|could you|you to|like to|want to|need to|must|and|to) )(?:cancel|change|refund|replace|update|"
+    r"redirect|delete|stop|exchange) "
     rf"(?:it\b|them\b|tt\b|order\b|(?:\w+ ){{0,1}}address\b|\d{{5}}|(?:my|our|the|this) (?:\w+ ){{0,2}}(?:{THING}|address|account|name|data)\b)|"
     r"\b(?:send|ship|deliver|redirect)\b.{0,40}\b(?:to (?:another|a different|a new|my new|my other)) address|\bdeliver (?:it|them) (?:to|at)\b")
-SOMEBODY_ELSE = (r"\bcus-?\d+|\S@\S|\b(?:did|has|have|had) (?!you|your|my|the|our|it|this|that|she|he\b)[a-z]+ [a-z]+ (?:buy|bought|order|ordered|receive|received|purchased?)\b|"
+SOMEBODY_ELSE = (r"\bcus-?\d+|\S@\S|\b(?:did|has|have|had) (?!you|your|my|the|our|it|this|that|she|he\b)[a-z]+ [a-z]+ (?:buy|bought|order|ordered|"
+                 r"receive|received|purchased?)\b|"
                  r"\borders (?:has|have|of|from|by) (?!my|the|me|our|all|january|feb|march|april|may|june|july|aug|sept|oct|nov|dec|last|this|20)[a-z]+ [a-z]+|"
-                 r"\bmy (?:husband|wife|brother|sister|son|daughter|mother|father|friend|neighbour|boss|partner|aunt|uncle|cousin)(?:'s|s)?\b.*\b(?:order|bought|buy|parcel|package)|"
+                 r"\bmy (?:husband|wife|brother|sister|son|daughter|mother|father|friend|neighbour|boss|partner|aunt|uncle|cousin)(?:'s|"
+                 r"s)?\b.*\b(?:order|bought|buy|parcel|package)|"
                  r"\b(?:anybody|anyone|somebody|someone|who) else\b.*\b(?:order|bought|buy)")
-STATUS = (r"\bwhere(?:'s| is| are|s)\b|\btrack(?:ing)?\b|\bon (?:the|its|their) (?:way|road)\b|\bleft (?:the|your)\b|\bget(?:s)? here\b|\bhere yet\b|\bgo out\b|\bgone out\b|"
-          r"\bexpect\b|\bwhen (?:\w+ ){0,6}(?:arrive|arrives|come|comes|delivered|get|reach)\b|\bstatus\b|\bstate of\b|\bhappening with\b|\b(?:shipped|delivered|arrived|dispatched|sent)\b|"
+STATUS = (r"\bwhere(?:'s| is| are|s)\b|\btrack(?:ing)?\b|\bon (?:the|its|their) (?:way|road)\b|\bleft (?:the|your)\b|\bget(?:s)? here\b|\bhere yet\b|"
+          r"\bgo out\b|\bgone out\b|"
+          r"\bexpect\b|\bwhen (?:\w+ ){0,6}(?:arrive|arrives|come|comes|delivered|get|reach)\b|\bstatus\b|\bstate of\b|\bhappening with\b|"
+          r"\b(?:shipped|delivered|arrived|dispatched|sent)\b|"
           r"\bhow long until\b|\bhow far along\b|\bany (?:news|update)\b|\breach(?:ed)? me\b")
-ABOUT_AN_ORDER = (rf"\b(?:my|our) (?:\w+ )?{PARCEL}\b|\b(?:did|have|had|what|that|which|stuff|thing|things|'ve) i (?:\w+ )?(?:just )?(?:order|buy|bought|ordered|purchased?|placed?)\b|"
+ABOUT_AN_ORDER = (rf"\b(?:my|our) (?:\w+ )?{PARCEL}\b|\b(?:did|have|had|what|that|which|stuff|thing|things|'ve) i (?:\w+ )?(?:just )?(?:order|buy|"
+                  rf"bought|ordered|purchased?|placed?)\b|"
                   rf"\bi(?:'ve| have|'d)? (?:just |ever |already )?(?:ordered|bought|purchased|placed)\b|\btrack(?:ing)? (?:number|code|no|id)\b|"
-                  rf"\border history\b|\borders\b.*\bi\b.*\bplaced?\b|\b(?:last|latest|recent|previous|past) (?:orders?|parcels?|packages?|purchases?)\b|\bordered\b|"
+                  rf"\border history\b|\borders\b.*\bi\b.*\bplaced?\b|\b(?:last|latest|recent|previous|past) (?:orders?|parcels?|packages?|"
+                  rf"purchases?)\b|\bordered\b|"
                   rf"\bdeliver(?:ed)? (?:\w+ )?to me\b|\b(?:has|did) \S+@\S+ (?:order|buy)")
 AN_ORDER_OF_A_DAY = r"\border\b"
-IN_GENERAL = r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|should) i\b|\bi can\b|^\W*who\b|\bwho pays?\b"
+IN_GENERAL = (r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|"
+              r"should) i\b|\bi can\b|^\W*who\b|\bother people\b|\b(?:anybody|anyone|somebody|someone) (?:else )?(?:see|read)\b|\bwho pays?\b")
 SHOWS_MINE = r"\b(?:tracking|my orders|all (?:of )?my|order history|status)\b"
 OF_DELIVERY = r"\b(?:express|standard|delivery (?:take|cost|time)|shipping (?:take|cost|time)|deliver to|ship to)\b"
-ALL_ORDERS = (r"\b(?:all|every|list|each|both|any)\b.*\border|\bmy orders\b|\border history\b|\beverything i\b|\borders so far\b|\bordered so far\b|\bbought so far\b|"
+ALL_ORDERS = (r"\b(?:all|every|list|each|both|any)\b.*\border|\bmy orders\b|\border history\b|\beverything i\b|\borders so far\b|\bordered so far\b|"
+              r"\bbought so far\b|"
               r"\bwhich orders\b|\bwhat orders\b|\borders\b.*\bplaced?\b|\bever (?:bought|ordered)\b")
-COMPLAINT = (r"\b(?:broken?|broke|damaged?|ripped|torn|holes?|missing|wrong|defect\w*|fault\w*|late|angry|furious|disgrace\w*|unacceptable|awful|terrible|fed up|too few|too many|instead of|"
+COMPLAINT = (r"\b(?:broken?|broke|damaged?|ripped|torn|holes?|missing|wrong|defect\w*|fault\w*|late|angry|furious|disgrace\w*|unacceptable|awful|"
+             r"terrible|fed up|too few|too many|instead of|"
              r"scratched|leak\w*|complain\w*|complaint|disappoint\w*|dented|cracked|stained|wtf|empty|incomplete|short of|ridiculous|scandal\w*|lost|refund)\b|"
-             r"\bnot acceptable\b|\bstill (?:not|is not|isn't|hasn't|has not|haven't)\b|\bnever (?:arrived|came)\b|\bnobody (?:answers|writes|replies)|\bshould have (?:been|arrived|come)\b|"
+             r"\bnot acceptable\b|\bstill (?:not|is not|isn't|hasn't|has not|haven't)\b|\bnever (?:arrived|came)\b|\bnobody (?:answers|writes|"
+             r"replies)|\bshould have (?:been|arrived|come)\b|"
              r"\bonly (?:one|\d) |\bsort this out\b|\bdoes(?:n't| not) work\b|\bis(?:n't| not) here\b")
 
 ASKS = re.compile(
-    r"^\W*(?:(?:and|but|also|so|oh|ok|hi|hello|please|pls|then|good (?:morning|day|evening)|i(?:'d| would) (?:like|love) to know|i wonder|tell me|could you tell me|can you tell me)[\s,!]+)*"
-    r"(?:what(?:'s|s)?|how(?:'s)?|when(?:'s)?|where(?:'s|s)?|which|wich|who(?:'s|m|se)?|why|do|does|did|is|are|was|were|can|could|may|must|will|would|has|have|had|should|shall|am|any|by when|until when|"
-    r"till when|from (?:what|which)|for how|in (?:what|which)|at (?:what|which)|into what|on (?:what|which)|show|list|give|tell|status|u|don't|isn't|doesn't|aren't)\b", re.IGNORECASE)
+    r"^\W*(?:(?:and|but|also|so|oh|ok|hi|hello|please|pls|then|good (?:morning|day|evening)|i(?:'d| would) (?:like|love) to know|i wonder|tell me|"
+    r"could you tell me|can you tell me)[\s,!]+)*"
+    r"(?:what(?:'s|s)?|how(?:'s)?|when(?:'s)?|where(?:'s|s)?|which|wich|who(?:'s|m|se)?|why|do|does|did|is|are|was|were|can|could|may|must|will|would|"
+    r"has|have|had|should|shall|am|any|by when|until when|"
+    r"till when|from (?:what|which)|for how|in (?:what|which)|at (?:what|which)|into what|on (?:what|which)|show|list|give|tell|status|u|don't|isn't|"
+    r"doesn't|aren't)\b", re.IGNORECASE)
 ASKS_WITHIN = re.compile(r"\bhow (?:long|much|many|often|far)\b|\b(?:what|where|which|when)\W*$", re.IGNORECASE)
 STATUS_OF_IT = rf"{STATUS}|\b(?:it|they|them)\b.*\b(?:left|way|arrive|come|here|due)\b|\bwhat(?:'s| is| was) (?:in|inside)\b|\bcontents?\b|\binside\b"
 BETWEEN_PARTS = re.compile(
@@ -123,7 +141,8 @@ def choose_tool(text: str) -> str:
     low = text.lower()
     if any(re.search(pattern, low) for pattern in (WANTS_A_PERSON, ABOUT_EVERYBODY, INSTRUCTS)):
         return "hand_over"
-    if re.search(WANTS_AN_ACTION, low) and not re.search(r"\bhow (?:long|do|can|much)\b|\bcan i\b|\bmay i\b|\bwhen\b|\?\s*$", re.sub(r"\b(?:can|could|would|will) you\b.*", "", low)):
+    if re.search(WANTS_AN_ACTION, low) and not re.search(r"\bhow (?:long|do|can|much)\b|\bcan i\b|\bmay i\b|\bwhen\b|\?\s*$", re.sub(r"\b(?:can|could|"
+                                                         r"would|will) you\b.*", "", low)):
         return "hand_over"
     if order_ids(text) or re.search(SOMEBODY_ELSE, low):
         return "order_status"

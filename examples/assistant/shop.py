@@ -79,7 +79,8 @@ def _goods_and_papers(connection: sqlite3.Connection) -> None:
     for p in data["products"]:
         connection.execute("INSERT INTO products VALUES (:id, :name, :price, :stock, :about)", p)
     for d in data["policies"]:
-        connection.execute("INSERT INTO papers VALUES (?, 'policy', ?, ?, ?, ?, ?)", (d["id"], d["topic"], d["title"], d.get("from"), d.get("until"), d["text"]))
+        row = (d["id"], d["topic"], d["title"], d.get("from"), d.get("until"), d["text"])
+        connection.execute("INSERT INTO papers VALUES (?, 'policy', ?, ?, ?, ?, ?)", row)
     for d in data["leaflets"]:
         connection.execute("INSERT INTO papers VALUES (?, 'leaflet', ?, ?, NULL, NULL, ?)", (d["id"], d["product"], d["title"], d["text"]))
 

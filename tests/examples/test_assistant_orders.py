@@ -122,7 +122,8 @@ def test_a_composer_is_handed_text_and_nothing_else(database, assistant):
     (question, evidence), named = seen[0]
     assert isinstance(question, str) and [type(p).__name__ for p in evidence] == ["Passage"] and not named
     assert list(inspect.signature(Composer.compose).parameters) == ["self", "question", "evidence"]
-    assert "orders" not in inspect.getsource(package.compose) and set(vars(ExtractiveComposer(assistant.current().index))) == {"index", "threshold", "most", "_scorer"}
+    composer = ExtractiveComposer(assistant.current().index)
+    assert "orders" not in inspect.getsource(package.compose) and set(vars(composer)) == {"index", "threshold", "most", "_scorer"}
 
 
 @given(text=st.text(max_size=200))
