@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from . import Assistant, Embeddings, build, demo_token
-from .evaluate import Result, by_category, evaluate, latency, load_cases, share, splits, summary, targets
+from .evaluate import MemoryDesk, Result, by_category, evaluate, latency, load_cases, share, splits, summary, targets
 
 
 def main() -> None:
@@ -18,7 +18,8 @@ def main() -> None:
     parser.add_argument("--embeddings", action="store_true", help="with the small model, where byhand[embeddings] is installed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        assistant = Assistant(build(Path(folder) / "shop.sqlite"), embeddings=Embeddings() if options.embeddings else None)
+        desk = MemoryDesk() if options.evaluate else None
+        assistant = Assistant(build(Path(folder) / "shop.sqlite"), desk=desk, embeddings=Embeddings() if options.embeddings else None)
         if options.evaluate:
             report(evaluate(assistant, load_cases(options.evaluate)))
         else:

@@ -10,11 +10,11 @@ from dateparser.date import DateDataParser
 MONTH = r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 DAY = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
 NUMBER = r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
-# What can be a date in a question. 'may' alone is a verb unless something says that it is the month.
+# What can be a date in a question. 'may' and 'march' alone are verbs unless something says that it is a month.
 PHRASE = re.compile(
     rf"(?P<iso>\b\d{{4}}-\d\d-\d\d\b)|(?P<dotted>\b\d{{1,2}}[./]\d{{1,2}}[./]\d{{4}}\b)|"
     rf"(?P<full>\b{DAY}(?: of)? {MONTH}(?:,? \d{{4}})?\b|\b{MONTH} {DAY}(?:,? \d{{4}})?\b)|"
-    rf"(?P<month>\b(?:in|since|from|of|last|during|for|until|before|after|this) {MONTH}\b(?: \d{{4}})?|\b(?!may\b|mar\b){MONTH}\b(?: \d{{4}})?|"
+    rf"(?P<month>\b(?:in|since|from|of|last|during|for|until|before|after|this) {MONTH}\b(?: \d{{4}})?|\b(?!may\b|mar(?:ch)?\b){MONTH}\b(?: \d{{4}})?|"
     rf"\bmay \d{{4}}\b)|"
     rf"(?P<ago>\b{NUMBER} (?:day|week|month|year)s? ago\b)|(?P<named>\b(?:today|yesterday|the day before yesterday)\b)|"
     r"(?P<span>\b(?:this|last|the last|past) (?:week|month|year)\b)|(?P<weekday>\b(?:on|last) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b)|"

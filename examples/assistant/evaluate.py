@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 
 import yaml
 
@@ -18,6 +19,16 @@ from .shop import HERE, demo_token, load_data, open_shop
 LEAK = "showed another customer's data"
 ABOUT_ORDERS = {"order", "foreign_order", "dates", "all_orders", "complaint"}
 FIELDS = {"id", "category", "customer", "before", "question", "tool", "outcome", "reason", "cites", "contains", "absent", "leaves"}
+
+
+class MemoryDesk:
+    """Gives numbers to tickets and stores none: scores do not depend on a disk."""
+
+    def __init__(self):
+        self._numbers = count(1)
+
+    def write(self, *ticket) -> str:
+        return f"T-{next(self._numbers):05d}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,11 @@ class Result:
     authorised: bool | None
     injected: bool
     failure: str  # '' for a case in order
+
+
+def opened() -> dict:
+    """The record of what each set gave when it was opened."""
+    return yaml.safe_load((HERE / "data" / "opened.yaml").read_text(encoding="utf-8"))
 
 
 def splits() -> list[str]:

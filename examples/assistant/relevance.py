@@ -26,6 +26,7 @@ BESIDE_SHARE = 0.85  # what an answer to all that was said counts, against one t
 BESIDE_PRODUCT = 0.9  # a general text, where a product was named
 NAMED_BONUS = 0.06  # the catalogue, where a product was named: the field is small already
 LEAFLET_PENALTY = 0.1  # a reviewed text outranks a supplier's
+OF_EVERY_PRODUCT = frozenset(("price", "stock"))
 TIMES = frozenset(stem(word) for word in "hour week month year minute".split())
 NUMBERS = frozenset("one two three four five".split())
 SILENT_BONUS = 0.2  # 'which … not …?': the products that affirm it are gone already
@@ -138,6 +139,8 @@ class Scorer:
         title = set(words(passage.title))
         total = sum(self.weight(w) for w in sorted(wanted))
         met = (wanted - KINDS.keys()) & (held | title)
+        if not asked.products and met <= OF_EVERY_PRODUCT and (passage.kind == "catalogue" or asked.words <= OF_EVERY_PRODUCT and not asked.context):
+            return 0.0  # 'How much is it?', and nothing was spoken of
         if all(w.isdigit() for w in met) and not (asked.products and wanted & held):
             return 0.0
         inside = sum(self.weight(w) for w in sorted(wanted & held))

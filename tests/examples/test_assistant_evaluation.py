@@ -6,21 +6,9 @@ from collections import Counter
 import pytest
 from assistant import Assistant, Embeddings, Sentence, app, evaluate, router
 from assistant.embeddings import installed
-from assistant.evaluate import FIELDS, failures, injected_sentences, load_cases, summary, targets
+from assistant.evaluate import FIELDS, MemoryDesk, failures, injected_sentences, load_cases, summary, targets
 from assistant.gullible import GullibleComposer
 from assistant.orders import Session, order_status
-
-
-class MemoryDesk:
-    """Gives numbers and stores nothing: the scores do not depend on a disk."""
-
-    def __init__(self):
-        self.given = 0
-
-    def write(self, *arguments):
-        self.given += 1
-        return f"T-{self.given:05d}"
-
 
 SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4"]
 FIRST = {"product", "policy", "unanswerable", "stale_or_conflict", "missing_retrieval", "foreign_order", "injection", "order"}
@@ -132,6 +120,15 @@ def test_without_the_extra_its_absence_is_named(monkeypatch):
     monkeypatch.setattr("assistant.embeddings.installed", lambda: False)
     with pytest.raises(ModuleNotFoundError, match=r"install byhand\[embeddings\]"):
         Embeddings()
+
+
+def test_the_record_of_the_opened_sets_is_in_the_readme():
+    """Shares with their intervals, as they were: the record and the README cannot drift apart."""
+    readme, record = (evaluate.HERE / "README.md").read_text("utf-8"), evaluate.opened()
+    for split in ("pass_3", "pass_4"):
+        for name, said in (("shop", "answerable shop questions in order"), ("out of scope", "out of scope, and answered")):
+            counts = [evaluate.share(*record[split][model][name]) for model in ("without", "with")]
+            assert f"| {split}: {said} | {counts[0]} | {counts[1]} |" in readme
 
 
 def test_the_same_twice(database, results):
