@@ -122,7 +122,7 @@ class Library:
             last = self.scorer.read(subject.asked)
             own = asked.products and {w for t in last.products for w in re.findall(r"\w+", self.titles[t].lower())}
             kept = " ".join(w for w in last.text.rstrip("?. ").split() if w.lower() not in (own or ()))
-            texts.append(f"{part.text.rstrip('?. ')} {kept}?")
+            texts.insert(len(texts) if asked.words else 0, f"{part.text.rstrip('?. ')} {kept}?")
         products = asked.products or subject.products
         if not asked.words <= self.scorer.vocabulary and not re.search(r"\b(?:it|its|they|them|their|this|that|one)\b", part.text.lower()):
             products = asked.products  # 'Do you sell umbrellas?' is not about the tent that was spoken of
