@@ -32,5 +32,6 @@ def connection(database):
 @pytest.fixture(scope="session")
 def assistant(database):
     from assistant import Assistant
+    from assistant.evaluate import MemoryDesk
 
-    return Assistant(database)
+    return Assistant(database, desk=MemoryDesk())

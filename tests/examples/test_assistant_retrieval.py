@@ -10,7 +10,7 @@ from datetime import date
 import pytest
 from assistant.language import words
 from assistant.retrieval import Index, Passage, load_passages, split_sentences
-from assistant.shop import TODAY
+from assistant.shop import HERE, TODAY
 
 QUESTIONS = ["How much does the Larch 2 tent weigh?", "Do you ship to Norway?", "return postage", "gift card expire", "water"]
 
@@ -111,7 +111,7 @@ for name in ("numba", "jax", "scipy", "Stemmer", "huggingface_hub"):
     sys.modules[name] = None
 def no_network(*arguments, **named): raise OSError("no network in this test")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = no_network
-sys.path.insert(0, {str(sys.path[0])!r}); sys.path.insert(0, {str(next(p for p in sys.path if p.endswith("examples")))!r})
+sys.path.insert(0, {str(sys.path[0])!r}); sys.path.insert(0, {str(HERE.parent)!r})
 from assistant import Assistant
 print(Assistant({str(database)!r}).ask("Do you ship to Norway?").text)
 """
