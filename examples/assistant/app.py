@@ -5,7 +5,7 @@ import re
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -108,7 +108,9 @@ class Answer:
 class Library:
     """What is kept between questions while the documents stay the same."""
 
-    def __init__(self, index: Index, composer: Composer | None):
+    def __init__(self, index: Index, composer: Composer | None, quotable: Iterable[Passage]):
+        self.quotable = {p.id: p for p in quotable}  # what may be said of each passage
+        self.sentences = [(p, text) for p in index.passages for text in self.quotable[p.id].sentences]
         self.index, self.scorer = index, Scorer(index)
         self.composer = composer or ExtractiveComposer(index)
         self.titles = {p.topic: p.title for p in index.passages if p.kind == "catalogue"}
@@ -187,7 +189,7 @@ class Assistant:
             if passages in self._libraries:
                 self._libraries.move_to_end(passages)
             else:
-                self._libraries[passages] = Library(Index(passages, self.embeddings), self._composer)
+                self._libraries[passages] = Library(Index(passages, self.embeddings), self._composer, map(self.quotable, passages))
                 while len(self._libraries) > MOST_LIBRARIES:
                     self._libraries.popitem(last=False)
             return self._libraries[passages]
@@ -277,15 +279,13 @@ class Assistant:
     def _search(self, request: _Request, library: Library, part: Part, subject: Subject) -> Answer:
         """Find sentences, let the best one's topic decide whether there is a text in force, and have that worded."""
         request.cost.passages_scored += len(library.index.passages)
-        texts = {p.id: self.quotable(p) for p in library.index.passages}
-        sentences = [(p, text) for p in library.index.passages for text in texts[p.id].sentences]
         for question in library.readings(part, subject):
             asked = library.scorer.read(question)
             none = Answer("search", escalation="no_passage", subject=Subject(products=asked.products, asked=question))
             if asked.empty and asked.products and (len(asked.text.split()) <= 4 or re.search(GENERAL, asked.text.lower())):
                 evidence = [p for p in library.index.passages if p.topic in asked.products and p.kind == "catalogue"]
                 return replace(self._compose("search", question, evidence, library, request.cost), subject=none.subject)
-            ranked = [] if asked.empty else library.scorer.rank(asked, sentences, library.index.meaning(asked.question))
+            ranked = [] if asked.empty else library.scorer.rank(asked, library.sentences, library.index.meaning(asked.question))
             if ranked and ranked[0][0] >= self.least_share:
                 break
         else:
@@ -297,7 +297,7 @@ class Assistant:
         if not any(p.standing in ("in force", "unreviewed") for p in topic):
             return replace(none, escalation="not_in_force", detail=ids)
         near = dict.fromkeys(p.topic for score, p, _ in ranked if score >= 0.4 * ranked[0][0])
-        evidence = [texts[p.id] for t in near for p in library.index.passages if p.topic == t and p.standing in ("in force", "unreviewed")]
+        evidence = [library.quotable[p.id] for t in near for p in library.index.passages if p.topic == t and p.standing in ("in force", "unreviewed")]
         answer = self._compose("search", question, evidence, library, request.cost)
         return replace(answer, subject=none.subject)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .relevance import Scorer
+from .relevance import Scorer, holds
 from .retrieval import Index, Passage, split_sentences
 
 RULES = ("Answer the customer's question with sentences copied from the evidence, each with the id of its passage. "
@@ -58,8 +58,8 @@ class ExtractiveComposer:
 
     def _adds(self, asked, chosen, passage: Passage, text: str) -> bool:
         """Does the sentence itself hold a word or a kind of thing that is asked for and that no chosen sentence holds?"""
-        missing = (asked.words | asked.kinds) - {w for p, t in chosen for w in self._scorer.holds(p, t)}
-        return bool(missing & self._scorer.holds(passage, text) - {"a time", "a place"})
+        missing = (asked.words | asked.kinds) - {w for p, t in chosen for w in holds(t)}
+        return bool(missing & holds(text) - {"a time", "a place"})
 
 
 def supported(sentence: Sentence, evidence: Sequence[Passage]) -> bool:

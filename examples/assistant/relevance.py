@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .language import stem, words
 from .retrieval import Index, Passage
@@ -58,6 +59,13 @@ class Asked:
     def empty(self) -> bool:
         """Nothing is asked but 'what about it?'."""
         return not (self.words or self.kinds or self.negated or self.context and not self.named)
+
+
+@lru_cache(maxsize=8192)  # the sentences come back with every question
+def holds(text: str) -> frozenset[str]:
+    """The words of a sentence, and the kinds of thing that stand in it."""
+    kinds = {kind for kind, (_, pattern) in KINDS.items() if re.search(pattern, text if kind == "a place" else text.lower())}
+    return frozenset(words(text)) | kinds
 
 
 class Scorer:
@@ -120,11 +128,6 @@ class Scorer:
     def weight(self, word: str) -> float:
         return KIND_WEIGHT if word in KINDS else min(MOST_WEIGHT, 2.0 + 0.5 * self.index.weight(word))
 
-    @staticmethod
-    def holds(passage: Passage, text: str) -> frozenset[str]:
-        """The words of a sentence, and the kinds of thing that stand in it."""
-        return frozenset(words(text)) | {kind for kind, (_, pattern) in KINDS.items() if re.search(pattern, text if kind == "a place" else text.lower())}
-
     def share(self, asked: Asked, passage: Passage, text: str) -> float:
         """The weight of the asked words that the sentence holds, as a share of all; a title counts less, context a little."""
         if asked.negated and not asked.words:  # 'What is not included?' asks for whatever is denied
@@ -135,7 +138,7 @@ class Scorer:
         return max(plain, BESIDE_SHARE * self._share(asked.words | asked.kinds | asked.context, asked, passage, text))
 
     def _share(self, wanted: frozenset[str], asked: Asked, passage: Passage, text: str) -> float:
-        held = self.holds(passage, text)
+        held = holds(text)
         title = set(words(passage.title))
         total = sum(self.weight(w) for w in sorted(wanted))
         met = (wanted - KINDS.keys()) & (held | title)
