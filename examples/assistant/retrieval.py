@@ -1,7 +1,6 @@
 """Passages with a standing, and BM25 over all of them: retrieval finds text, it does not decide what the text is worth."""
 
 import math
-import os
 import re
 import sqlite3
 from collections import defaultdict
@@ -10,12 +9,10 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
+import bm25s
 import numpy as np
 
-os.environ.setdefault("DISABLE_TQDM", "1")  # bm25s would otherwise look for notebook widgets to draw a progress bar with
-import bm25s  # noqa: E402
-
-from .language import SYNONYMS, Speller, words  # noqa: E402
+from .language import SYNONYMS, Speller, words
 
 
 @dataclass(frozen=True)
