@@ -12,6 +12,8 @@ WORKERS = 2
 BROWSER = firefox
 # One thread for each worker: the pages are small, and results do not depend on the number of cores.
 THREADS = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# For one cell. Only against hanging: the slowest takes a hundredth of it on an idle machine, and a busy one is no failure.
+SECONDS = 2400
 
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install $(CONSTRAINTS)
@@ -25,6 +27,7 @@ help:
 	@echo "make test       run every page against its stored outputs, and all other tests"
 	@echo "make weekly     what takes too long for make test: every page as on Colab, and what Binder installs"
 	@echo "make browser    look at the built pages in another browser (BROWSER=firefox or webkit)"
+	@echo "make test-kernels  run every page as other processors would"
 	@echo "make lab        open the book in JupyterLab"
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
 	@echo "make pdf        print the whole book into one PDF (PAGES=book/step/x.ipynb for one page; needs Chromium, Chrome or Edge)"
@@ -41,7 +44,7 @@ book: .venv/.book
 	@echo "  $(BIN)/python -m http.server --bind 127.0.0.1 --directory $(SITE) 8000"
 
 test: .venv/.all
-	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout 120 \
+	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout $(SECONDS) \
 		-n $(WORKERS) --dist loadfile book tests
 
 weekly: .venv/.all
@@ -51,12 +54,16 @@ browser: .venv/.all
 	$(BIN)/playwright install --with-deps $(BROWSER)
 	BOOK_BROWSER=$(BROWSER) $(BIN)/python -m pytest tests/book/test_pages.py
 
+# Under each kernel of NumPy and PyTorch that this machine can run, and with two threads.
+test-kernels: .venv/.all
+	$(BIN)/python book/_tools/kernels.py --workers $(WORKERS)
+
 lab: .venv/.lab
 	$(BIN)/python book/_tools/toc.py
 	$(BIN)/jupyter lab contents.ipynb
 
 notebooks: .venv/.all
-	$(THREADS) $(BIN)/python -m pytest -p no:cacheprovider --nbmake --overwrite --nbmake-kernel python3 --nbmake-timeout 120 \
+	$(THREADS) $(BIN)/python -m pytest -p no:cacheprovider --nbmake --overwrite --nbmake-kernel python3 --nbmake-timeout $(SECONDS) \
 		-n $(WORKERS) --dist loadfile $(PAGES)
 	$(BIN)/python book/_tools/normalise.py $(PAGES)
 
@@ -96,4 +103,4 @@ distclean: clean
 	$(PIP) $(TORCH) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test weekly browser lab notebooks pdf publish bench clean distclean
+.PHONY: help book test test-kernels weekly browser lab notebooks pdf publish bench clean distclean
