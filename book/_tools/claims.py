@@ -168,6 +168,8 @@ def _evaluate(node, value_of, functions):
             return value(whole)[value(index)]
         case ast.Tuple(elts=parts):
             return tuple(map(value, parts))
+        case ast.List(elts=parts):
+            return list(map(value, parts))
         case ast.Slice(lower=lower, upper=upper, step=step):
             return slice(*(None if bound is None else value(bound) for bound in (lower, upper, step)))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):

@@ -27,15 +27,18 @@ def parameters(config: Config) -> int:
 
 
 def operations(config: Config, batch: int, t_s: int, t_t: int) -> int:
-    """Multiplications and additions of one training step's matrix products, forward and backward, attention computed in full.
+    """Multiplications and additions of one training step's matrix products.
 
-    A product of (m, k) and (k, n) takes 2·m·k·n. An encoder layer has 4d² + 2d·d_ff weights for each token and, for scores and mix, 4·t·d·t;
-    a decoder layer the same and once more attention, whose keys and values come from the source. Backward takes each product twice.
+    Forward and backward, attention computed in full. A product of (m, k) and (k, n)
+    takes 2·m·k·n. An encoder layer has 4d² + 2d·d_ff weights for each token and, for
+    scores and mix, 4·t·d·t; a decoder layer the same and once more attention, whose
+    keys and values come from the source. Backward takes each product twice.
     """
     d, d_ff, n, V = config.d_model, config.d_ff, config.n_layers, config.target_vocab
     width = config.n_heads * config.d_k  # of queries and keys together; values alike
     encoder = 2 * t_s * (4 * d * width + 2 * d * d_ff) + 4 * t_s * t_s * width
-    decoder = 2 * t_t * (6 * d * width + 2 * d * d_ff) + 2 * t_s * 2 * d * width + 4 * t_t * (t_t + t_s) * width
+    decoder = 2 * t_t * (6 * d * width + 2 * d * d_ff) + 2 * t_s * 2 * d * width
+    decoder += 4 * t_t * (t_t + t_s) * width
     return 3 * batch * (n * (encoder + decoder) + 2 * t_t * d * V)
 
 
@@ -49,17 +52,20 @@ def counted_operations(config: Config, batch: int, t_s: int, t_t: int) -> int:
 
 
 def kept(config: Config, batch: int, t_s: int, t_t: int) -> int:
-    """Numbers that forward keeps for backward, attention fused, no padding: the rows that each operation needs again.
+    """Numbers that forward keeps for backward, attention fused, no padding.
 
-    Encoder layer: its input, q, k, v, the heads' mix, and for each norm the sum before and the rows after it: 8 rows of d for each token; the
-    feed-forward's hidden row of d_ff; two numbers a norm and one a head and query. A decoder layer has three more rows of d and a third norm's
-    two, with k and v of the source. Last: the memory, which every decoder layer reads, the rows into the output layer, its logits as
-    probabilities, and one number of the loss.
+    The rows that each operation needs again. Encoder layer: its input, q, k, v, the
+    heads' mix, and for each norm the sum before and the rows after it: 8 rows of d for
+    each token; the feed-forward's hidden row of d_ff; two numbers a norm and one a head
+    and query. A decoder layer has three more rows of d and a third norm's two, with k
+    and v of the source. Last: the memory, which every decoder layer reads, the rows
+    into the output layer, its logits as probabilities, and one number of the loss.
     """
     d, d_ff, h, n = config.d_model, config.d_ff, config.n_heads, config.n_layers
     encoder = t_s * (8 * d + d_ff + h + 4)
     decoder = t_t * (12 * d + d_ff + 2 * h + 6) + t_s * 2 * d
-    return batch * (n * (encoder + decoder) + t_s * d + t_t * (d + config.target_vocab)) + 1
+    last = t_s * d + t_t * (d + config.target_vocab)
+    return batch * (n * (encoder + decoder) + last) + 1
 
 
 def counted_kept(config: Config, batch: int, t_s: int, t_t: int) -> int:

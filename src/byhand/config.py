@@ -6,20 +6,22 @@ from typing import NamedTuple
 
 
 class NormPosition(NamedTuple):
-    """Which stages of a block its two norms read, what their gradients are called there, and whether the stack needs a last norm."""
+    """Each norm of a block and the stage that it reads, what its gradient is called there, what feeds the network, and whether a last norm is needed."""
 
-    reads: tuple[str, str]
+    reads: dict[str, str]
     way: str  # "" where nothing else reads the stage
+    feeds: str  # the stage that the feed-forward network reads
     last: bool
 
 
 NORMS = {
-    "post": NormPosition(("residual_1", "residual_2"), "", last=False),
-    "pre": NormPosition(("input", "residual_1"), ".via_norm", last=True),
+    "post": NormPosition({"norm_1": "residual_1", "norm_2": "residual_2"}, "", feeds="norm_1.out", last=False),
+    "pre": NormPosition({"norm_1": "input", "norm_2": "residual_1"}, ".via_norm", feeds="norm_2.out", last=True),
 }
 NORM_KINDS = ("layer", "rms")
 POSITIONS = ("sinusoidal", "rope", "none")
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swiglu")
+GATED = ("swiglu",)  # what has a second matrix beside w_1, and multiplies by what this makes
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", *GATED)
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,14 @@ class Config:
             raise ValueError(f"d_k was {self.d_k}; with rope it must be even (coordinates rotate in pairs)")
 
     @property
-    def last_norm(self) -> bool:
-        """Whether the decoder stack normalises once more, after its last block."""
-        return NORMS[self.norm].last
+    def norm_position(self) -> NormPosition:
+        """Where the norms of a decoder stack stand."""
+        return NORMS[self.norm]
+
+    @property
+    def gated(self) -> bool:
+        """Whether the feed-forward network has a gate."""
+        return self.activation in GATED
 
 
 def _positive_integer(name, value):

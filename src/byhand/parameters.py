@@ -42,12 +42,13 @@ def decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 @lru_cache
 def _decoder_shapes(config):
     shapes = {"embedding": (config.target_vocab, config.d_model)}
+    norms = {norm: norm_shapes(config) for norm in config.norm_position.reads}
+    rooms = {"attention": attention_shapes(config), "feed_forward": feed_forward_shapes(config)} | norms
+    order = [room for room in ("norm_1", "attention", "norm_2", "feed_forward") if room in rooms]
     for i in range(config.n_layers):
-        shapes |= _prefixed(f"block.{i}.norm_1", norm_shapes(config))
-        shapes |= _prefixed(f"block.{i}.attention", attention_shapes(config))
-        shapes |= _prefixed(f"block.{i}.norm_2", norm_shapes(config))
-        shapes |= _prefixed(f"block.{i}.feed_forward", feed_forward_shapes(config))
-    if config.last_norm:
+        for room in dict.fromkeys([*order, *rooms]):
+            shapes |= _prefixed(f"block.{i}.{room}", rooms[room])
+    if config.norm_position.last:
         shapes |= _prefixed("norm", norm_shapes(config))
     return shapes | output_shapes(config)
 
@@ -88,7 +89,7 @@ def feed_forward_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """SwiGLU adds w_3: x w_3 is the gate by which silu(x w_1 + b_1) is multiplied."""
     d, d_ff = config.d_model, config.d_ff
     shapes = {"w_1": (d, d_ff), "b_1": (d_ff,), "w_2": (d_ff, d), "b_2": (d,)}
-    if config.activation == "swiglu":
+    if config.gated:
         shapes["w_3"] = (d, d_ff)
     return shapes
 

@@ -75,7 +75,7 @@ def that_notice():
             "import sys; sys.path.insert(0, 'book/_tools')\n"
             "import numpy as np\n"
             "from byhand import check\n"
-            "from byhand.numpy import attention, decoder, lora, loss, norm, optimizer, position, preference, quantize, softmax, tiled\n"
+            "from byhand.numpy import attention, decoder, layers, lora, loss, norm, optimizer, position, preference, quantize, softmax, tiled\n"
             f"{change}\n"
             "attention.softmax_backward = softmax.softmax_backward\n"
             "import claims, ledger\n"

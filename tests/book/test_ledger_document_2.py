@@ -30,7 +30,7 @@ BROKEN = {
     "position._pairs = lambda x, pairing: (x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :])": {"d2-s6-rope-formula"},
     "norm.rms_norm = lambda x, gamma, eps: norm.layer_norm(x, gamma, 0 * gamma, eps)": {"d2-s6-rmsnorm"},
     # the norm on the stream instead of in the branch
-    "decoder.pre_norm_block = decoder.post_norm_block": {"d2-s6-preblock", "d2-s6-residual-stream"},
+    "layers.pre_norm_block = layers.post_norm_block": {"d2-s6-preblock", "d2-s6-residual-stream"},
     # a cached token is taken for the first one
     "decoder.places = lambda tokens, kv_cache: np.arange(tokens.shape[1])": {"d2-s10-cache-equality"},
     "check.kv_bytes = lambda c, b, t, size: b * c.n_layers * t * c.n_heads * (c.d_k + c.d_v) * size": {

@@ -7,7 +7,7 @@ import pytest
 
 from byhand import Config, toy
 from byhand.check import agreement, gradient_check
-from byhand.numpy import decoder
+from byhand.numpy import decoder, layers
 from byhand.numpy.loss import cross_entropy
 from byhand.parameters import decoder_shapes
 
@@ -162,7 +162,7 @@ def test_a_stages_gradient_is_what_pytorch_finds_there():
 
     # the loss as a function of the last block's input
     def through_the_block(x):
-        y, _ = decoder.pre_norm_block(x, decoder.Rooms(case.params, case.config, "block.1"), positions=np.arange(x.shape[1]))
+        y, _ = layers.pre_norm_block(x, layers.Rooms(case.params, case.config, "block.1"), positions=np.arange(x.shape[1]))
         return loss(y)
 
     gradient_check(through_the_block, out.activations["block.0.residual_2"], stages["block.1.input"], along="directions").require()

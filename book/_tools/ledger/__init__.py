@@ -10,7 +10,6 @@ A name is a value of toy.document(), or of another example, toy.lively:NAME; in 
 Functions are those of FUNCTIONS, and what the modules document_*.py declare with @named. What takes more stands in these modules:
 
     @claim("d1-p-minus-q")                                          the function's value is what `exact` (or `computed`) must be
-    @claim("d1-bwd-ln-not-division", holds=lambda found: ...)       ... and for a statement without a print, whether it holds
     @extra("d1-bwd-ln-formula")                                     the figures under `extra`
     @as_stated("d1-cross-h")                                        `exact`, where `computed` takes its place
 
@@ -35,7 +34,7 @@ from . import samples  # noqa: E402
 
 TOLERANCE = 1e-9  # relative; below 1e-14 in size, a difference is rounding in float64
 
-_VALUES, _EXTRAS, _AS_STATED, _HOLDS = {}, {}, {}, {}
+_VALUES, _EXTRAS, _AS_STATED = {}, {}, {}
 
 
 def printed(claim_id):
@@ -60,15 +59,9 @@ def named(function):
     return function
 
 
-def claim(claim_id, holds=None):
+def claim(claim_id):
     """Recompute one entry by a function without arguments."""
-
-    def decorate(function):
-        if holds is not None:
-            _HOLDS[claim_id] = holds
-        return _register(_VALUES, claim_id, function, "recompute")
-
-    return decorate
+    return lambda function: _register(_VALUES, claim_id, function, "recompute")
 
 
 def extra(claim_id):
@@ -158,7 +151,7 @@ def is_true(entry, found):
     if "holds" in entry:
         own = {"found": found} | (found if isinstance(found, dict) else {})
         return bool(claims.evaluate(entry["holds"], lambda name: own[name] if name in own else figures.named(name), **FUNCTIONS))
-    return bool(_HOLDS.get(entry["id"], every)(found))
+    return every(found)
 
 
 def every(found):

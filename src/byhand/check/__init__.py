@@ -12,26 +12,3 @@ from .stack import causal_isolation, derivative_agreement, head_shapes, probabil
 from .task import task_evaluation
 from .watch import watch
 from .witnesses import four_witnesses
-
-__all__ = [
-    "TorchModel",
-    "agreement",
-    "attempt",
-    "causal_isolation",
-    "central_difference",
-    "compare",
-    "derivative_agreement",
-    "diagnose",
-    "difference",
-    "directional_difference",
-    "four_witnesses",
-    "gradient_check",
-    "head_shapes",
-    "invariants",
-    "kv_bytes",
-    "memory_accounting",
-    "numerical_gradient",
-    "probability_invariants",
-    "task_evaluation",
-    "watch",
-]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from byhand.config import NORMS, Config
+from byhand.config import Config
 
 
 def activation_shapes(config: Config, batch: int, t_source: int, t_target: int) -> dict[str, tuple[int, ...]]:
@@ -20,14 +20,15 @@ def activation_shapes(config: Config, batch: int, t_source: int, t_target: int) 
 def decoder_activation_shapes(config: Config, batch: int, time: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the decoder stack's activations."""
     rows, inner = (batch, time, config.d_model), (batch, time, config.d_ff)
-    gate = {"gate": inner} if config.activation == "swiglu" else {}
+    gate = {"gate": inner} if config.gated else {}
     shapes = _input("", rows, config)
     for i in range(config.n_layers):
         block = f"block.{i}"
         shapes |= _prefixed(f"{block}.attention", _attention(rows, time, config)) | {f"{block}.residual_1": rows, f"{block}.residual_2": rows}
-        shapes |= _prefixed(f"{block}.norm_1", _norm(rows, config)) | _prefixed(f"{block}.norm_2", _norm(rows, config))
+        for norm in config.norm_position.reads:
+            shapes |= _prefixed(f"{block}.{norm}", _norm(rows, config))
         shapes |= _prefixed(f"{block}.feed_forward", {"hidden": inner, **gate, "active": inner, "out": rows})
-    if config.last_norm:
+    if config.norm_position.last:
         shapes |= _prefixed("norm", _norm(rows, config))
     return shapes | {"out": rows, "logits": (batch, time, config.target_vocab)}
 
@@ -45,12 +46,12 @@ def norm_places(config: Config, is_decoder: bool) -> list[NormPlace]:
     if not is_decoder:
         sides = [(f"{side}.{i}", count) for side, count in (("encoder", 2), ("decoder", 3)) for i in range(config.n_layers)]
         return [NormPlace(f"{layer}.norm_{k}", *[f"{layer}.residual_{k}"] * 2) for layer, count in sides for k in range(1, count + 1)]
-    (reads, way, last), places, x = NORMS[config.norm], [], "input"
+    where, places, x = config.norm_position, [], "input"
     for block in (f"block.{i}" for i in range(config.n_layers)):
-        for k, stage in enumerate(reads, start=1):
-            places.append(NormPlace(f"{block}.norm_{k}", x if stage == "input" else f"{block}.{stage}", f"{block}.{stage}{way}"))
+        for norm, stage in where.reads.items():
+            places.append(NormPlace(f"{block}.{norm}", x if stage == "input" else f"{block}.{stage}", f"{block}.{stage}{where.way}"))
         x = f"{block}.residual_2"
-    return [*places, NormPlace("norm", x, x)] if last else places
+    return [*places, NormPlace("norm", x, x)] if where.last else places
 
 
 def _input(side, rows, config):

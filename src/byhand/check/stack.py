@@ -323,12 +323,11 @@ def _product_row(values, params, config, bound):
 
 def _products(values, params, config):
     """Output stage, x, w and b of one product of every kind."""
-    for i in range(config.n_layers):
-        block = f"block.{i}"
-        read_by_mlp = f"{block}.norm_{2 if config.norm == 'pre' else 1}.out"
+    for block in (f"block.{i}" for i in range(config.n_layers)):
+        mlp, read = f"{block}.feed_forward", f"{block}.{config.norm_position.feeds}"
         yield f"{block}.attention.out", values[f"{block}.attention.concat"], params[f"{block}.attention.w_o"], 0.0
-        yield f"{block}.feed_forward.hidden", values[read_by_mlp], params[f"{block}.feed_forward.w_1"], params[f"{block}.feed_forward.b_1"]
-        yield f"{block}.feed_forward.out", values[f"{block}.feed_forward.active"], params[f"{block}.feed_forward.w_2"], params[f"{block}.feed_forward.b_2"]
+        yield f"{mlp}.hidden", values[read], params[f"{mlp}.w_1"], params[f"{mlp}.b_1"]
+        yield f"{mlp}.out", values[f"{mlp}.active"], params[f"{mlp}.w_2"], params[f"{mlp}.b_2"]
     yield "logits", values["out"], params["embedding"].T if config.tied else params["output.w"], params["output.b"]
 
 

@@ -13,6 +13,7 @@ side; `source@s,c` for the row of a table that the token at s picks. The page ha
 entry by entry; this one shares nothing with it but the data.
 """
 
+import ast
 import re
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -24,9 +25,10 @@ Arrays = dict[str, Array]
 
 FUNCTIONS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": np.abs, "sq": np.square}
 BINARY = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 REDUCTIONS = ("sum", "mean", "top")
-TOKEN = re.compile(r'\s*(?:(\d+(?:\.\d+)?(?:e-?\d+)?)|"([^"]*)"|([A-Za-z_]+)|(#\d)|([-+*/():,=>@]))')
-NUMBER, TEXT, WORD, AXIS, SIGN = range(1, 6)
+# what the language has beside Python's grammar: the letters of a sum, #0, is(…) and a single =
+OWN_SIGNS = re.compile(r'("[^"]*")|\b(sum|mean|top)\(\s*(\w+|@)\s*:|#(\d)|\b(is)\(|=')
 
 
 class Node(NamedTuple):
@@ -51,87 +53,48 @@ class Stage(NamedTuple):
 @lru_cache
 def parse(text: str) -> Node:
     """The tree of a formula. Raises ValueError for what cannot be read."""
-    tokens, at = [], 0
-    while at < len(text.rstrip()):
-        match = TOKEN.match(text, at)
-        if match is None:
-            raise ValueError(f"formula was {text!r}; {text[at:]!r} does not begin with a number, a name or a sign")
-        tokens.append((match.lastindex, match[match.lastindex]))
-        at = match.end()
-    parser = _Parser(text, tokens)
-    tree = parser.chain("+-")
-    if parser.tokens:
-        raise ValueError(f"formula was {text!r}; it must end before {parser.tokens[0][1]!r}")
-    return tree
+    try:
+        return _node(ast.parse(OWN_SIGNS.sub(_in_python, text.strip()), mode="eval").body)
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"formula was {text!r}; it must be of the kind that byhand.live.formulas describes: {error}") from None
 
 
-class _Parser:
-    def __init__(self, text, tokens):
-        self.text, self.tokens = text, tokens
+def _in_python(match):
+    """A sign that Python's grammar lacks, written as a call; words in quotation marks stay."""
+    words, reduction, letters, axis, word = match.groups()
+    return words or (reduction and f'{reduction}("{letters}",') or (axis and f"axis({axis})") or (word and "is_(") or "=="
 
-    def next(self, *kinds):
-        if not self.tokens or (kinds and self.tokens[0][0] not in kinds):
-            raise ValueError(f"formula was {self.text!r}; it breaks off, or {self.tokens[:1]} stands where something else must")
-        return self.tokens.pop(0)
 
-    def sees(self, signs):
-        return bool(self.tokens) and self.tokens[0][0] == SIGN and self.tokens[0][1] in signs
+def _node(tree) -> Node:
+    match tree:
+        case ast.Constant(value=int() | float() as number):
+            return Node("number", detail=float(number))
+        case ast.Name(id=name):
+            return Node("operand", detail=name)
+        case ast.UnaryOp(op=ast.USub(), operand=part):
+            return Node("minus", (_node(part),))
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
+            return Node(SIGNS[type(sign)], (_node(left), _node(right)))
+        case ast.Call(func=ast.Name(id="axis"), args=[ast.Constant(value=axis)]):
+            return Node("axis", detail=axis)
+        case ast.Call(func=ast.Name(id="size"), args=[ast.Name(id=letter)]):
+            return Node("size", detail=letter)
+        case ast.Call(func=ast.Name(id="is_"), args=[test]):
+            return Node("is", (_test(test),))
+        case ast.Call(func=ast.Name(id="when"), args=[ast.Constant(value=str() as reason), test, value]):
+            return Node("when", (_test(test), _node(value)), detail=reason)
+        case ast.Call(func=ast.Name(id=word), args=[ast.Constant(value=str() as letters), inner]) if word in REDUCTIONS:
+            return Node(word, (_node(inner),), letters)
+        case ast.Call(func=ast.Name(id=word), args=[inner]) if word in FUNCTIONS:
+            return Node(word, (_node(inner),))
+    raise ValueError(f"{ast.unparse(tree)} cannot stand there")
 
-    def take(self, sign):
-        if not self.sees(sign):
-            raise ValueError(f"formula was {self.text!r}; {sign!r} must stand before {self.tokens[:1]}")
-        self.tokens.pop(0)
 
-    def chain(self, signs):
-        inner = (lambda: self.chain("*/")) if signs == "+-" else self.atom
-        left = inner()
-        while self.sees(signs):
-            left = Node(self.next()[1], (left, inner()))
-        return left
-
-    def atom(self):
-        kind, word = self.next()
-        if kind == NUMBER:
-            return Node("number", detail=float(word))
-        if kind == AXIS:
-            return Node("axis", detail=int(word[1:]))
-        if (kind, word) == (SIGN, "-"):
-            return Node("minus", (self.atom(),))
-        if (kind, word) == (SIGN, "("):
-            inner = self.chain("+-")
-            self.take(")")
-            return inner
-        if kind != WORD:
-            raise ValueError(f"formula was {self.text!r}; {word!r} cannot stand there")
-        return self.call(word) if self.sees("(") else Node("operand", detail=word)
-
-    def call(self, word):
-        self.take("(")
-        if word in REDUCTIONS:
-            over = self.next(WORD, SIGN)[1]
-            self.take(":")
-            node = Node(word, (self.chain("+-"),), over)
-        elif word == "size":
-            node = Node("size", detail=self.next(WORD)[1])
-        elif word == "when":
-            reason = self.next(TEXT)[1]
-            self.take(",")
-            test = self.test()
-            self.take(",")
-            node = Node("when", (test, self.chain("+-")), detail=reason)
-        elif word == "is":
-            node = Node("is", (self.test(),))
-        elif word in FUNCTIONS:
-            node = Node(word, (self.chain("+-"),))
-        else:
-            raise ValueError(f"formula was {self.text!r}; there is no function {word!r}")
-        self.take(")")
-        return node
-
-    def test(self):
-        left = self.chain("+-")
-        sign = self.next()[1] if self.sees("=>") else ""
-        return Node("test", (left, self.chain("+-")) if sign else (left,), detail=sign)
+def _test(tree) -> Node:
+    match tree:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Gt() as sign], comparators=[right]):
+            return Node("test", (_node(left), _node(right)), detail="=" if isinstance(sign, ast.Eq) else ">")
+    return Node("test", (_node(tree),), detail="")
 
 
 def evaluate(rules: dict[str, dict], stages: list[Stage], axes: dict[str, str], sizes: dict[str, int], leaves: Arrays, shown: bool = False) -> Arrays:

@@ -19,9 +19,4 @@ from . import (
     softmax,
     step,
     transformer,
-)
-
-__all__ = [
-    "attention", "decoder", "embedding", "feed_forward", "generation", "layers", "linear", "lora", "loss", "norm", "optimizer", "position", "preference",
-    "quantize", "sampling", "softmax", "step", "transformer",
-]
+)  # fmt: skip

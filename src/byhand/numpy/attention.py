@@ -178,11 +178,7 @@ def multi_head_attention_backward(
     Raises ValueError where the forward read a past: its keys came from an earlier call,
     which has its own cache.
     """
-    if cache.has_past:
-        raise ValueError(
-            "cache came from a forward pass with a past; "
-            "a backward needs one pass over all positions"
-        )
+    _check_whole(cache)
     n_heads, n_kv_heads = cache.attention.q.shape[1], cache.keys.shape[1]
     dconcat, out = linear_backward(record("out", dy), cache.out)
     dmixed = split_heads(record("concat", dconcat), n_heads)
@@ -200,6 +196,11 @@ def multi_head_attention_backward(
     dvalue, v = linear_backward(merge_heads(dv), cache.v)
     grads = {"w_q": q["w"], "w_k": k["w"], "w_v": v["w"], "w_o": out["w"]}
     return (dquery, dkey, dvalue), grads
+
+
+def _check_whole(cache):
+    if cache.has_past:
+        raise ValueError("cache came from a forward pass with a past; a backward needs one pass over all positions")
 
 
 def repeat_heads(

@@ -19,7 +19,7 @@ from . import passes
 from .checks import check_lengths, check_tokens
 from .embedding import EmbeddingCache, embedding_backward
 from .generation import Choose, KVCache, check_kv_cache, check_time, places, read_so_far, with_cache, without_cache
-from .layers import BLOCKS, BlockCache, NormCache, Rooms, embed, flat, logits_of, norm, post_norm_block, pre_norm_block  # noqa: F401 (pages name them here)
+from .layers import BLOCKS, BlockCache, NormCache, Rooms, embed, flat, logits_of, norm
 from .linear import LinearCache, linear_backward
 from .norm import norm_backward
 from .passes import Gradients, run_backward, run_forward
@@ -98,7 +98,7 @@ def _run(params, config, tokens, kv_cache, lengths, keep, record):
         values.append(cache.attention.values)
         blocks.append(cache if keep else None)
         del cache  # with keep=False one block's arrays are free before the next block's are made
-    x, last_norm = norm(x, params, "norm", config, record.inside("norm")) if config.last_norm else (x, None)
+    x, last_norm = norm(x, params, "norm", config, record.inside("norm")) if config.norm_position.last else (x, None)
     logits, output = logits_of(record("out", x), params, "embedding", config, record)
     cache = Cache(token_cache, tuple(blocks), last_norm, output, config) if keep and kv_cache is None else None
     return logits, cache, KVCache(tuple(keys), tuple(values), valid, config, params)
@@ -133,12 +133,10 @@ def _run_backward(dlogits, record, cache):
         dx, rooms = BLOCKS[config.norm][1](dx, cache.blocks[i], record.inside(f"block.{i}"))
         grads |= flat(f"block.{i}", rooms)
     _, looked_up = embedding_backward(record("input", dx), cache.tokens)
-    grads["embedding"] = looked_up["table"]
+    grads |= {"embedding": looked_up["table"], "output.w": output["w"]}
     if config.tied:  # the table was used twice: to look up the input, and as the output layer
         record.via("embedding", input=looked_up["table"], output=output["w"].T)
         grads["embedding"] = looked_up["table"] + output["w"].T
-    else:
-        grads["output.w"] = output["w"]
     return {name: grads[name] for name in decoder_shapes(config)}
 
 

@@ -47,8 +47,8 @@ def adam(
     Returns new params and the new state; what was passed in stays as it was.
     Raises ValueError where names or shapes of params, grads and state differ, for what
     is not finite or would not be after it (a square that overflows, 0/0 under ε = 0),
-    for dtypes other
-    than float32 and float64 (in float16 this ε is 0) or of two kinds, and for lr < 0, betas outside [0, 1) or ε < 0.
+    for dtypes other than float32 and float64 (in float16 this ε is 0) or of two kinds,
+    and for lr < 0, betas outside [0, 1) or ε < 0.
     Source: Kingma and Ba 2015, algorithm 1; the constants are Vaswani et al. 2017's,
     section 5.3.
     """

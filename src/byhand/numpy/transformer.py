@@ -121,12 +121,9 @@ def _run_backward(dlogits, record, cache):
         grads |= flat(f"encoder.{i}", rooms)
     _, source = embedding_backward(record("encoder.input", dx), cache.source)
 
-    grads["source_embedding"] = source["table"]
+    grads |= {"source_embedding": source["table"], "target_embedding": target["table"], "output.w": output["w"]}
     if cache.tied:  # the table was used twice: to look up the input, and as the output layer
         grads["target_embedding"] = target["table"] + output["w"].T
-    else:
-        grads["target_embedding"] = target["table"]
-        grads["output.w"] = output["w"]
     return {name: grads[name] for name in cache.names}
 
 

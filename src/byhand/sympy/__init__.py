@@ -8,22 +8,3 @@ any number of digits. One sequence is one sp.Matrix with a row for each position
 from . import attention, decoder, embedding, feed_forward, linear, lora, loss, norm, optimizer, position, preference, softmax, transformer
 from .derivation import Derivation
 from .forward_mode import witness, witnesses
-
-__all__ = [
-    "Derivation",
-    "attention",
-    "decoder",
-    "embedding",
-    "feed_forward",
-    "linear",
-    "lora",
-    "loss",
-    "norm",
-    "optimizer",
-    "position",
-    "preference",
-    "softmax",
-    "transformer",
-    "witness",
-    "witnesses",
-]

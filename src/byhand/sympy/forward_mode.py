@@ -10,9 +10,11 @@ from numbers import Integral
 
 import sympy as sp
 
+from ..parameters import decoder_shapes, encoder_decoder_shapes
 from . import decoder, linear, loss, transformer
 from .carry import Closed, Digits
 from .exact import setting
+from .passes import fitting
 
 
 def witness(case, parameter: str, index: int | Iterable[int], digits: int | None = 30) -> sp.Expr:
@@ -22,17 +24,13 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
     makes them; without a source it is a decoder stack's. A derivative smaller than 10^−digits is returned as 0. A closed form takes
     seconds in the decoder, very long in the encoder. Raises ValueError for an unknown parameter, IndexError for an index outside it.
     """
-    params = _model(case).checked_parameters(case.params, case.config)
-    if parameter not in params:
-        raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
+    params = _parameters(case, parameter)
     return _derivative(case, params, parameter, _place(parameter, params[parameter].shape, index), digits)
 
 
 def witnesses(case, parameter: str, digits: int | None = 30) -> sp.ImmutableMatrix:
     """∂L/∂parameter, every entry on its own by `witness`; a vector is one row."""
-    params = _model(case).checked_parameters(case.params, case.config)
-    if parameter not in params:
-        raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
+    params = _parameters(case, parameter)
     shape = params[parameter].shape
     return sp.ImmutableMatrix(*shape, lambda i, j: _derivative(case, params, parameter, (i, j), digits))
 
@@ -64,8 +62,13 @@ def _loss(carry, case, params, directions):
     return carry.apply(linear.add, *parts)
 
 
-def _model(case):
-    return decoder if case.source is None else transformer
+def _parameters(case, parameter):
+    """All of them as exact matrices, `parameter` among them."""
+    shapes = decoder_shapes if case.source is None else encoder_decoder_shapes
+    params = fitting(case.params, shapes(case.config))
+    if parameter not in params:
+        raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
+    return params
 
 
 def _place(parameter, shape, index):

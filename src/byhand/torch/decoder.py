@@ -51,7 +51,7 @@ class Decoder(Weights):
         self.config = config
         self.embedding = table(config.target_vocab, config.d_model)
         self.block = nn.ModuleList(BLOCKS[config.norm](config) for _ in range(config.n_layers))
-        self.norm = norm.make(config) if config.last_norm else None
+        self.norm = norm.make(config) if config.norm_position.last else None
         self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
         self.load_params(draw(decoder_shapes(config), seed, numpy_default()))
 

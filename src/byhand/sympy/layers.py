@@ -1,4 +1,4 @@
-"""The rooms of one sequence wired together, for any way of carrying a value (see carry): what both networks are made of."""
+"""The layers that both models are made of, for one sequence and any way of carrying a value (see carry)."""
 
 from ..config import Config
 from ..record import Record
@@ -70,6 +70,10 @@ class Wiring:
         hat = self(f"{name}.normalised", norm.normalise, x, mu, var, eps=eps)
         return self(f"{name}.out", norm.gain_and_shift, hat, gamma, self.params[f"{name}.beta"])
 
+    def add(self, name: str, x, change):
+        """The residual path and what the branch changes, recorded as `name`."""
+        return self(name, linear.add, x, change)
+
     def logits(self, x, table: str):
         """x W + b; with tied weights W is the table, transposed."""
         w = self.carry.apply(linear.transpose, self.params[table]) if self.config.tied else self.params["output.w"]
@@ -77,3 +81,26 @@ class Wiring:
 
     def _block(self, x, number, width):
         return self.carry.apply(attention.columns, x, start=number * width, stop=(number + 1) * width)
+
+
+def post_norm_block(wired: Wiring, block: str, x, mask, positions=None, room: str = "attention"):
+    """u = norm₁(x + attention(x)),  y = norm₂(u + FFN(u));  room is the attention's name"""
+    u = wired.norm(f"{block}.norm_1", wired.add(f"{block}.residual_1", x, wired.attend(f"{block}.{room}", x, x, mask, positions)))
+    return wired.norm(f"{block}.norm_2", wired.add(f"{block}.residual_2", u, wired.feed(f"{block}.feed_forward", u)))
+
+
+def pre_norm_block(wired: Wiring, block: str, x, mask, positions=None):
+    """u = x + attention(norm₁(x)),  y = u + FFN(norm₂(u))"""
+    normed = wired.norm(f"{block}.norm_1", x)
+    u = wired.add(f"{block}.residual_1", x, wired.attend(f"{block}.attention", normed, normed, mask, positions))
+    return wired.add(f"{block}.residual_2", u, wired.feed(f"{block}.feed_forward", wired.norm(f"{block}.norm_2", u)))
+
+
+BLOCKS = {"post": post_norm_block, "pre": pre_norm_block}
+
+
+def decoder_layer(wired: Wiring, layer: str, x, memory, mask, memory_mask):
+    """n = norm₁(x + causal(x)),  c = norm₂(n + cross(n, memory)),  y = norm₃(c + FFN(c))"""
+    n = wired.norm(f"{layer}.norm_1", wired.add(f"{layer}.residual_1", x, wired.attend(f"{layer}.self_attention", x, x, mask)))
+    c = wired.norm(f"{layer}.norm_2", wired.add(f"{layer}.residual_2", n, wired.attend(f"{layer}.cross_attention", n, memory, memory_mask)))
+    return wired.norm(f"{layer}.norm_3", wired.add(f"{layer}.residual_3", c, wired.feed(f"{layer}.feed_forward", c)))
