@@ -88,6 +88,8 @@ def _factor(mine, right, bound):
     if not _nonzero(right):
         return ""
     c = (mine * right).sum() / (right * right).sum()
+    if right.size == 1 and not _factor_name(abs(c)):  # any number is some multiple of another
+        return ""
     return factor_text(c) if c and _same(mine, c * right, bound) and _same(mine / c, right, bound) else ""
 
 
@@ -187,7 +189,7 @@ def _some_slices(mine, right, bound):
 
 def _constant_difference(mine, right, bound):
     gap = mine - right
-    if gap.size > 1 and _same(mine, right + gap.mean(), bound):
+    if gap.size > 2 and _same(mine, right + gap.mean(), bound):
         return f"{gap.mean():.3g} is added to every entry"
     if right.ndim < 2:
         return ""
