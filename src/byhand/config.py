@@ -6,17 +6,16 @@ from typing import NamedTuple
 
 
 class NormPosition(NamedTuple):
-    """Each norm of a block and the stage that it reads, what its gradient is called there, what feeds the network, and whether a last norm is needed."""
+    """Where the norms of a block stand."""
 
-    reads: dict[str, str]
-    way: str  # "" where nothing else reads the stage
+    reads: dict[str, str]  # each norm, and the stage that it reads, "….via_norm" where others read it too
     feeds: str  # the stage that the feed-forward network reads
-    last: bool
+    last: bool  # whether the stack needs one more norm at its end
 
 
 NORMS = {
-    "post": NormPosition({"norm_1": "residual_1", "norm_2": "residual_2"}, "", feeds="norm_1.out", last=False),
-    "pre": NormPosition({"norm_1": "input", "norm_2": "residual_1"}, ".via_norm", feeds="norm_2.out", last=True),
+    "post": NormPosition({"norm_1": "residual_1", "norm_2": "residual_2"}, feeds="norm_1.out", last=False),
+    "pre": NormPosition({"norm_1": "input.via_norm", "norm_2": "residual_1.via_norm"}, feeds="norm_2.out", last=True),
 }
 NORM_KINDS = ("layer", "rms")
 POSITIONS = ("sinusoidal", "rope", "none")

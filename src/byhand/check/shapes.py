@@ -48,8 +48,9 @@ def norm_places(config: Config, is_decoder: bool) -> list[NormPlace]:
         return [NormPlace(f"{layer}.norm_{k}", *[f"{layer}.residual_{k}"] * 2) for layer, count in sides for k in range(1, count + 1)]
     where, places, x = config.norm_position, [], "input"
     for block in (f"block.{i}" for i in range(config.n_layers)):
-        for norm, stage in where.reads.items():
-            places.append(NormPlace(f"{block}.{norm}", x if stage == "input" else f"{block}.{stage}", f"{block}.{stage}{where.way}"))
+        for norm, way in where.reads.items():
+            stage = way.partition(".via_")[0]
+            places.append(NormPlace(f"{block}.{norm}", x if stage == "input" else f"{block}.{stage}", f"{block}.{way}"))
         x = f"{block}.residual_2"
     return [*places, NormPlace("norm", x, x)] if where.last else places
 
