@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 
@@ -125,7 +126,7 @@ def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...
     """
     if not isinstance(params, dict):
         raise ValueError(f"params was {type(params).__name__}; it must be a dict of arrays")
-    if not finite and params.keys() == shapes.keys() and _one_kind(params) and all(params[name].shape == shape for name, shape in shapes.items()):
+    if not finite and _one_kind(params) and shapes_of(params) == shapes:
         return
     for name in params:
         if name not in shapes:
@@ -145,6 +146,11 @@ def check_params(params: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...
             raise ValueError(f"parameter {name!r} holds a value that is not finite; every entry must be a finite number")
     if not half:
         check_floats(params, "parameter {!r}")
+
+
+def shapes_of(arrays: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    """Each array's shape under its name."""
+    return dict(zip(arrays, map(attrgetter("shape"), arrays.values())))
 
 
 def check_floats(arrays: dict[str, np.ndarray], called: str = "{}", like: tuple[str, np.dtype] | None = None) -> tuple[str, np.dtype] | None:
@@ -168,8 +174,10 @@ def check_floats(arrays: dict[str, np.ndarray], called: str = "{}", like: tuple[
 
 def _one_kind(arrays):
     """The dtype, if all are NumPy arrays of one that is allowed: the usual case, seen quickly."""
-    kinds = {(type(value), getattr(value, "dtype", None)) for value in arrays.values()}
-    return next((dtype for dtype in FLOATS if kinds == {(np.ndarray, dtype)}), None)
+    if set(map(type, arrays.values())) != {np.ndarray}:
+        return None
+    kinds = set(map(attrgetter("dtype"), arrays.values()))
+    return next((dtype for dtype in FLOATS if kinds == {dtype}), None)
 
 
 def _prefixed(prefix, shapes):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..parameters import check_floats
+from ..parameters import check_floats, shapes_of
 from .checks import is_finite
 
 Array = np.ndarray
@@ -60,13 +60,15 @@ def adam(
     root = math.sqrt(1 - beta_2**t)
     step, scaled_eps = lr * root / (1 - beta_1**t), eps * root
 
-    def rule(theta: Array, g: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        m = beta_1 * m + (1 - beta_1) * g
-        v = beta_2 * v + (1 - beta_2) * (g * g)
-        theta = theta - step * m / (np.sqrt(v) + scaled_eps)
-        if not is_finite(theta, v):
+    def rule(theta, g, m, v, new_theta, new_m, new_v):
+        m = np.multiply(beta_1, m, out=new_m)
+        m += (1 - beta_1) * g
+        v = np.multiply(beta_2, v, out=new_v)
+        v += (1 - beta_2) * (g * g)
+        change = step * m / (np.sqrt(v) + scaled_eps)
+        np.subtract(theta, change, out=new_theta)
+        if not is_finite(new_theta, v):
             _refuse_what_is_not_finite(params, grads, state, eps)
-        return theta, m, v
 
     with np.errstate(all="ignore"):  # the results are looked at
         new_params, new_m, new_v = _entrywise(rule, params, grads, m, v)
@@ -78,22 +80,28 @@ def _start(params):
     return AdamState(0, m, v)
 
 
-def _entrywise(rule, *dicts, size=2**14):
-    """rule, which makes three arrays of four, on four dicts of arrays entry by entry.
+def _entrywise(rule, params, grads, m, v, size=2**16):
+    """rule(θ, g, m, v, new θ, new m, new v), which fills the new ones, entry by entry.
 
     Small arrays are joined, since a call costs more than their arithmetic; a large one goes a piece at a time, so that what is made on the
     way stays in the processor's cache.
     """
     results = {}, {}, {}
-    for names in _groups(dicts[0], size):
-        flat = [arrays[names[0]].reshape(-1) if len(names) == 1 else np.concatenate([arrays[name] for name in names], axis=None) for arrays in dicts]
-        found = _in_pieces(rule, flat, size)
+    for names in _groups(params, size):
+        flat = [_joined([arrays[name] for name in names]) for arrays in (params, grads, m, v)]
+        new = [np.empty_like(flat[0]) for _ in results]
+        for start in range(0, flat[0].size, size):
+            rule(*(array[start : start + size] for array in flat + new))
         start = 0
         for name in names:
-            shape, place = dicts[0][name].shape, slice(start, start := start + dicts[0][name].size)
-            for result, entries in zip(results, found):
+            shape, place = params[name].shape, slice(start, start := start + params[name].size)
+            for result, entries in zip(results, new):
                 result[name] = entries[place].reshape(shape)
     return results
+
+
+def _joined(arrays):
+    return arrays[0].reshape(-1) if len(arrays) == 1 else np.concatenate(arrays, axis=None)
 
 
 def _groups(arrays, size):
@@ -109,17 +117,6 @@ def _groups(arrays, size):
         yield group
 
 
-def _in_pieces(rule, flat, size):
-    if flat[0].size <= size:
-        return rule(*flat)
-    results = [np.empty_like(flat[0]) for _ in range(3)]
-    for start in range(0, flat[0].size, size):
-        piece = slice(start, start + size)
-        for result, value in zip(results, rule(*(array[piece] for array in flat)), strict=True):
-            result[piece] = value
-    return results
-
-
 def _check_adam(params, grads, state, lr, betas, eps):
     if not isinstance(lr, Real) or not 0 <= lr < math.inf:
         raise ValueError(f"lr was {lr!r}; it must be a finite number of at least 0")
@@ -130,16 +127,16 @@ def _check_adam(params, grads, state, lr, betas, eps):
     if state is not None and not isinstance(state, AdamState):
         raise ValueError(f"state was {type(state).__name__}; it must be None or the AdamState that the last call returned")
     moments = {} if state is None else {"state.m": state.m, "state.v": state.v}
-    like = check_floats(params, "parameter {!r}")
+    like, shapes = check_floats(params, "parameter {!r}"), shapes_of(params)
     for what, arrays in {"grads": grads, **moments}.items():
         if params.keys() != arrays.keys():
             odd = sorted(params.keys() ^ arrays.keys())
             raise ValueError(f"{what} must have params' names; only one of them has {', '.join(odd[:4])}")
         of = "the gradient of" if what == "grads" else f"{what} of"
         check_floats(arrays, f"{of} {{!r}}", like)
-        for name, theta in params.items():
-            if arrays[name].shape != theta.shape:
-                raise ValueError(f"{of} {name!r} had shape {arrays[name].shape}; it must be the parameter's, {theta.shape}")
+        if shapes_of(arrays) != shapes:
+            name = next(name for name in params if arrays[name].shape != shapes[name])
+            raise ValueError(f"{of} {name!r} had shape {arrays[name].shape}; it must be the parameter's, {shapes[name]}")
 
 
 def _refuse_what_is_not_finite(params, grads, state, eps):

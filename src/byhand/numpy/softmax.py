@@ -1,5 +1,6 @@
 """Softmax over the last axis, with a mask."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,16 @@ from ..parameters import check_floats
 from .checks import check_mask, checked, refuse
 
 Array = np.ndarray
+
+
+def sum_of(rows: Float[Array, "... n"]) -> Float[Array, "... 1"]:
+    """rows.sum(axis=-1, keepdims=True), as a product with ones, which is quicker."""
+    return rows @ _ones(rows.shape[-1], rows.dtype)
+
+
+@lru_cache
+def _ones(n, dtype):
+    return np.ones((n, 1), dtype)
 
 
 class SoftmaxCache(NamedTuple):
@@ -44,7 +55,7 @@ def softmax(
     peak = x.max(axis=-1, keepdims=True)
     peak[peak == -np.inf] = 0  # a row with nothing left has none
     y = np.exp(x - peak)
-    total = y.sum(axis=-1, keepdims=True)
+    total = sum_of(y)
     y /= np.maximum(total, 1)  # it is at least 1, or 0 where nothing is left
     return y, SoftmaxCache(y)
 
