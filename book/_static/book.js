@@ -1,5 +1,5 @@
-// Formulas are set as they come near the screen; all of them before the page is printed. window.byhandFormulas.all() sets all at once.
-window.byhandFormulas = (() => {
+// Formulas are set as they come near the screen; all of them before the page is printed. window.byhandTypeset.all() sets all at once.
+window.byhandTypeset = (() => {
   const waiting = new Set();
   const near = new Set();
   const BATCH = 12;
@@ -56,7 +56,7 @@ window.byhandFormulas = (() => {
   });
 
   // ---- Formulas and boxes that are wider than their place scroll there, and can then be reached by keyboard. ----
-  const boxes = ".byhand-output, .pst-scrollable-table-container, .cell_input pre, .cell_output pre, .highlight pre";
+  const boxes = ".byhand-output, .byhand-sheet figure, .pst-scrollable-table-container, .cell_input pre, .cell_output pre, .highlight pre";
   const roomFor = (container) => {
     // The theme lays a formula in a line out as a box of its own, whose width is the formula's, rounded.
     let place = container.parentElement;

@@ -78,4 +78,4 @@ def start():
 
 def typeset(page):
     """Set all mathematics of the page, also what book.js leaves until it comes into view."""
-    page.evaluate("async () => { await window.MathJax?.startup?.promise; window.byhandFormulas?.all() }")
+    page.evaluate("async () => { await window.MathJax?.startup?.promise; window.byhandTypeset?.all() }")

@@ -9,7 +9,7 @@ DELIMITER = re.compile(r"(?<!\\)\\[(\[]")
 ON_SCREEN = """[...document.querySelectorAll('article .math')].filter((e) => {
     const box = e.getBoundingClientRect(); return box.width && box.bottom > 0 && box.top < innerHeight && e.checkVisibility(); })"""
 ALL_SEEN_SET = f"() => {ON_SCREEN}.every((e) => e.querySelector('mjx-container > svg'))"
-QUIET = "() => byhandFormulas.idle()"
+QUIET = "() => byhandTypeset.idle()"
 # How far a link's target is from where the browser would put it now.
 OFF_TARGET = """() => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -59,7 +59,7 @@ def test_first_what_is_on_the_screen_then_what_comes(tab, longest):
     assert tab.evaluate(ALL_SEEN_SET)
     settle(tab)
     total = tab.evaluate("document.querySelectorAll('article .math').length")
-    assert tab.evaluate("byhandFormulas.waiting()") > total / 2
+    assert tab.evaluate("byhandTypeset.waiting()") > total / 2
     tab.evaluate("scrollTo({ top: document.body.scrollHeight / 2, behavior: 'instant' })")
     assert tab.evaluate(f"{ON_SCREEN}.length")
     settle(tab)
@@ -85,7 +85,7 @@ def test_a_link_low_on_the_page_leads_to_its_target(tab, longest, keeps_place):
         tab.mouse.wheel(0, -700)
         settle(tab)
     mark = tab.evaluate("(window.mark = document.elementFromPoint(640, 300)).getBoundingClientRect().top")
-    tab.evaluate("byhandFormulas.all()")
+    tab.evaluate("byhandTypeset.all()")
     tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert abs(tab.evaluate("mark.getBoundingClientRect().top") - mark) <= 5
 
@@ -116,9 +116,9 @@ def test_find_in_the_page(tab, longest):
 
 def test_all_is_set_before_it_is_printed(tab, served):
     open_page(tab, f"{served}/book/step/13-loss.html")
-    assert tab.evaluate("byhandFormulas.waiting()")
+    assert tab.evaluate("byhandTypeset.waiting()")
     tab.pdf()
-    assert tab.evaluate("byhandFormulas.waiting()") == 0
+    assert tab.evaluate("byhandTypeset.waiting()") == 0
     assert tab.evaluate("[...document.querySelectorAll('.math')].every((e) => e.querySelector('mjx-container > svg'))")
 
 
@@ -148,9 +148,9 @@ def test_a_formula_copies_as_its_tex(tab, longest):
 
 def test_only_wide_formulas_are_marked_wide(tab, served):
     open_page(tab, f"{served}/book/step/13-loss.html")
-    tab.evaluate("byhandFormulas.all()")
+    tab.evaluate("byhandTypeset.all()")
     found = tab.evaluate("['mjx-container', '.wide', '[tabindex]'].map((what) => document.querySelectorAll(`span.math ${what}`).length)")
     assert found[0] > 10 and found[1:] == [0, 0]
     # In a narrow place the same formula scrolls, and can be reached by keyboard.
-    tab.evaluate("document.querySelector('article div.math').parentElement.style.width = '60px'; dispatchEvent(new Event('resize')); byhandFormulas.measure()")
+    tab.evaluate("document.querySelector('article div.math').parentElement.style.width = '60px'; dispatchEvent(new Event('resize')); byhandTypeset.measure()")
     assert tab.evaluate("document.querySelector('article div.math mjx-container').matches('.wide[tabindex=\"0\"]')")

@@ -14,7 +14,7 @@ from byhand.worked.display import Written
 def show_source(*functions: Callable, docstring: bool = True) -> Written:
     """The source of one or more functions (a forward and its backward), from the file that ran.
 
-    docstring=False keeps only the docstring's first line, which is the formula.
+    docstring=False keeps only the docstring's first line, which is the formula, and no decorator.
     """
     if not functions:
         raise ValueError("functions was empty; it must name at least one function")
@@ -43,4 +43,4 @@ def _first_line_only(code: str) -> str:
     lines = code.splitlines()
     summary = inspect.cleandoc(first.value.value).splitlines()[0]
     indent = " " * first.col_offset
-    return "\n".join([*lines[: first.lineno - 1], f'{indent}"""{summary}"""', *lines[first.end_lineno :]])
+    return "\n".join([*lines[node.lineno - 1 : first.lineno - 1], f'{indent}"""{summary}"""', *lines[first.end_lineno :]])
