@@ -68,10 +68,7 @@ def generic(seed: int = 0) -> Case:
     """Random weights, every size different, unequal lengths, repeated tokens and padding: no factor can hide."""
     config = Config(d_model=6, n_heads=2, d_k=4, d_v=5, d_ff=11, n_layers=2, source_vocab=9, target_vocab=7)
     rng = np.random.default_rng(seed)
-    params = {name: rng.normal(0.0, 0.6, shape) for name, shape in encoder_decoder_shapes(config).items()}
-    for name in params:
-        if name.endswith("gamma"):
-            params[name] = params[name] + 1.2
+    params = _random(encoder_decoder_shapes(config), rng)
     source = rng.integers(0, config.source_vocab, (3, 8))
     source[0, 4] = source[0, 1]
     sentence = rng.integers(0, config.target_vocab, (3, 11))
@@ -96,10 +93,7 @@ def decoder(seed: int = 0) -> Case:
         norm="pre", norm_kind="rms", positions="rope", activation="swiglu", max_length=16,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
-    params = {name: rng.normal(0.0, 0.6, shape) for name, shape in decoder_shapes(config).items()}
-    for name in params:
-        if name.endswith("gamma"):
-            params[name] = params[name] + 1.2
+    params = _random(decoder_shapes(config), rng)
     tokens = rng.integers(0, config.target_vocab, (3, 8))
     tokens[0, 4] = tokens[0, 1]
     return Case(
@@ -132,6 +126,11 @@ def block(norm: str = "pre") -> Case:
         source_lengths=None, target_lengths=None, reduction="mean", smoothing=0.0,
         names={"source": (), "target": ("The", "cat", "sat", "down")},
     )  # fmt: skip
+
+
+def _random(shapes, rng) -> dict[str, np.ndarray]:
+    """Normal weights, the gains around 1.2."""
+    return {name: rng.normal(0.0, 0.6, shape) + 1.2 * name.endswith("gamma") for name, shape in shapes.items()}
 
 
 def _small_config(**choices) -> Config:

@@ -17,8 +17,7 @@ def test_linear(sizes, rng, assert_proved, assert_agrees):
 
 
 @pytest.mark.parametrize("sizes", [(1, 3), (2, 2)])
-def test_scale_and_add(sizes, assert_proved):
-    assert_proved(bs.linear.scale_derivation(*sizes))
+def test_add(sizes, assert_proved):
     assert_proved(bs.linear.add_derivation(*sizes))
 
 

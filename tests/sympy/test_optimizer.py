@@ -6,20 +6,6 @@ import byhand.numpy as bn
 import byhand.sympy as bs
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_closed_form_is_what_the_recurrence_gives(steps, rng, assert_proved, assert_agrees):
-    derived = bs.optimizer.adam_derivation(steps)
-    assert_proved(derived)
-    gradients, lr, betas, eps = rng.normal(size=steps), 0.02, (0.9, 0.98), 1e-9
-    params, state = {"theta": np.array([0.7])}, None
-    for g in gradients:
-        params, state = bn.optimizer.adam(params, {"theta": np.array([g])}, state, lr, betas, eps)
-    given = {"g": gradients, "lr": lr, "betas": betas, "eps": eps}
-    assert_agrees(derived["change"].numeric(**given)[0], params["theta"] - 0.7)
-    assert_agrees(derived["m_hat"].numeric(**given)[0], state.m["theta"] / (1 - 0.9**steps))
-    assert_agrees(derived["v_hat"].numeric(**given)[0], state.v["theta"] / (1 - 0.98**steps))
-
-
 def test_the_first_step_is_a_sign():
     g, lr = sp.Symbol("g", real=True, nonzero=True), sp.Symbol("eta", positive=True)
     assert sp.simplify(bs.optimizer.first_step_limit() + lr * sp.sign(g)) == 0

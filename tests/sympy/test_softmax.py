@@ -33,12 +33,6 @@ def test_a_masked_entry_neither_moves_nor_is_moved():
     assert bs.softmax.softmax_derivation(2, (False, False))["dx"].derivative.is_zero_matrix
 
 
-def test_the_mask_is_a_limit():
-    x = sp.symbols("x_0:3", real=True)
-    others = sp.Matrix([[0, *bs.softmax.softmax(sp.Matrix([x[1:]]))]])
-    assert bs.softmax.mask_limit(3, masked=0) == others
-
-
 def test_numbers_and_symbols_agree():
     numbers = sp.Matrix([[0, 2 * sp.sqrt(2)]])
     a, b = bs.softmax.softmax(numbers)

@@ -34,7 +34,7 @@ def data() -> dict:
     asked = [
         {
             "key": q.key, "title": q.title, "ask": q.ask, "choices": q.choices, "answer": q.answer, "lesson": q.lesson, "look": q.look,
-            "meters": [{"label": m.label, "kind": m.kind, "stages": m.stages, "index": m.index} for m in q.meters],
+            "meters": [meter.settings() for meter in q.meters],
             "variants": [variant(v, q) for v in q.variants],
         }
         for q in questions()

@@ -31,6 +31,10 @@ class Meter:
     index: tuple[int, ...] | None = None
     kind: str = "number"
 
+    def settings(self) -> dict:
+        """What the page's script needs."""
+        return {"label": self.label, "kind": self.kind, "stages": self.stages, "index": self.index}
+
     def read(self, values: Arrays, after: float) -> float:
         """after is the loss after Adam's step."""
         if self.kind == "after":

@@ -25,11 +25,6 @@ def add(*terms: sp.Matrix) -> sp.Matrix:
     return sum(terms[1:], terms[0])
 
 
-def scale(x: sp.Matrix, factor: sp.Expr) -> sp.Matrix:
-    """y = c x"""
-    return x * factor
-
-
 def transpose(x: sp.Matrix) -> sp.Matrix:
     """y = xᵀ; with tied weights the output layer is the target embedding, transposed."""
     return x.T
@@ -45,13 +40,6 @@ def linear_derivation(rows: int = 2, d_in: int = 3, d_out: int = 2) -> dict[str,
         "dw": derive("linear", y, inputs, "w", x.T * dy, stated, r"dW = X^\top dY"),
         "db": derive("linear", y, inputs, "b", sp.ones(1, rows) * dy, stated, r"db = \textstyle\sum_{\text{rows}} dY"),
     }
-
-
-def scale_derivation(rows: int = 1, width: int = 3) -> dict[str, Derivation]:
-    """dx = c dy for y = c x: the √d_model of the embedding, the 1/√d_k of the scores."""
-    x, dy, c = symbols("x", rows, width), symbols("dy", rows, width), sp.Symbol("c", real=True)
-    inputs = {"x": x, "c": sp.Matrix([[c]]), "dy": dy}
-    return {"dx": derive("scaling", scale(x, c), inputs, "x", c * dy, "Y = c X", r"dX = c\,dY")}
 
 
 def add_derivation(rows: int = 2, width: int = 2) -> dict[str, Derivation]:

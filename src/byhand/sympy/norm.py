@@ -167,15 +167,5 @@ def variance_derivation(d: int = 3) -> dict[str, Derivation]:
     x, dy, mu = symbols("x", 1, d), symbols("dy", 1, 1), sp.Symbol("mu", real=True)
     y = variance(x, mean(x))
     rule = sp.Matrix(1, d, lambda _, i: dy[0] * 2 * (x[i] - mu) / d)
-    return {
-        "dx": derive(
-            "variance",
-            y,
-            {"x": x, "dy": dy},
-            "x",
-            rule,
-            r"\sigma^2 = \textstyle\sum_i (x_i - \mu)^2 / d",
-            r"dX = d\sigma^2 \cdot 2(x - \mu) / d",
-            where={mu: mean(x)[0]},
-        )
-    }
+    stated, formula = r"\sigma^2 = \textstyle\sum_i (x_i - \mu)^2 / d", r"dX = d\sigma^2 \cdot 2(x - \mu) / d"
+    return {"dx": derive("variance", y, {"x": x, "dy": dy}, "x", rule, stated, formula, where={mu: mean(x)[0]})}

@@ -1,10 +1,8 @@
-"""Adam and the paper's learning-rate schedule, exactly; and Adam's first steps in closed form."""
+"""Adam and the paper's learning-rate schedule, exactly; and what Adam's first step tends to."""
 
 from typing import NamedTuple
 
 import sympy as sp
-
-from .derivation import Derivation, symbols
 
 Matrices = dict[str, sp.Matrix]
 
@@ -69,48 +67,8 @@ def update(m_hat: sp.Matrix, v_hat: sp.Matrix, lr: sp.Expr, eps: sp.Expr) -> sp.
     return sp.ImmutableMatrix(*m_hat.shape, lambda i, j: lr * m_hat[i, j] / (sp.sqrt(v_hat[i, j]) + eps))
 
 
-def adam_derivation(steps: int = 2) -> dict[str, Derivation]:
-    """m̂ = Σ_i β₁^(t−i) g_i / Σ_i β₁^(t−i),  v̂ likewise with β₂ and g²:  averages in which the latest gradient weighs most
-
-    The recurrence unrolled for t = `steps` gradients of one number θ, beside the closed form. `change` is θ's; at
-    t = 1 it is −lr · g / (|g| + ε), so −lr · sign(g) as ε → 0 (first_step_limit).
-    """
-    theta, g = symbols("theta", 1, 1), symbols("g", 1, steps)
-    beta_1, beta_2, lr, eps = sp.symbols("beta_1 beta_2 eta epsilon", positive=True)
-    inputs = {"theta": theta, "g": g, "lr": sp.Matrix([[lr]]), "betas": sp.Matrix([[beta_1, beta_2]]), "eps": sp.Matrix([[eps]])}
-
-    value, state = {"theta": theta}, None
-    for t in range(steps):
-        value, state = adam(value, {"theta": g[:, t]}, state, lr, (beta_1, beta_2), eps)
-    m_hat, v_hat = state.m["theta"] / (1 - beta_1**steps), state.v["theta"] / (1 - beta_2**steps)
-
-    mean_g = [_average(list(g)[:t], beta_1) for t in range(1, steps + 1)]
-    mean_square = [_average([x**2 for x in list(g)[:t]], beta_2) for t in range(1, steps + 1)]
-    change = -sum(update(sp.Matrix([[a]]), sp.Matrix([[b]]), lr, eps)[0] for a, b in zip(mean_g, mean_square))
-    name = f"Adam, t = {steps}"
-
-    total = r"\theta_t - \theta_0 = -\eta \sum_{s \le t} \frac{\hat{m}_s}{\sqrt{\hat{v}_s} + \epsilon}"
-
-    def one(result, unrolled, closed, stated, formula):
-        return Derivation(name, result, inputs, sp.Matrix([unrolled]), sp.Matrix([unrolled]), sp.Matrix([closed]), stated, formula)
-
-    return {
-        "m_hat": one("m_hat", m_hat[0], mean_g[-1], r"\hat{m}_t = m_t / (1 - \beta_1^t)", r"\hat{m}_t = \frac{\sum_i \beta_1^{t-i} g_i}{\sum_i \beta_1^{t-i}}"),
-        "v_hat": one(
-            "v_hat", v_hat[0], mean_square[-1], r"\hat{v}_t = v_t / (1 - \beta_2^t)", r"\hat{v}_t = \frac{\sum_i \beta_2^{t-i} g_i^2}{\sum_i \beta_2^{t-i}}"
-        ),
-        "change": one("change", (value["theta"] - theta)[0], change, r"\theta_t - \theta_0 = \textstyle\sum_{s \le t} (\theta_s - \theta_{s-1})", total),
-    }
-
-
 def first_step_limit() -> sp.Expr:
     """−lr · sign(g): Adam's first step as ε → 0, whatever the size of the gradient g ≠ 0."""
     g, lr, eps = sp.Symbol("g", real=True, nonzero=True), sp.Symbol("eta", positive=True), sp.Symbol("epsilon", positive=True)
     after, _ = adam({"theta": sp.zeros(1, 1)}, {"theta": sp.Matrix([[g]])}, None, lr, sp.symbols("beta_1 beta_2", positive=True), eps)
     return sp.simplify(after["theta"][0].subs(eps, 0).rewrite(sp.sign))
-
-
-def _average(values, beta):
-    """The values' weighted mean with weights 1, β, β², … from the last one back."""
-    weights = [beta ** (len(values) - 1 - i) for i in range(len(values))]
-    return sp.cancel(sum(w * x for w, x in zip(weights, values)) / sum(weights))

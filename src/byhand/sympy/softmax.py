@@ -61,13 +61,3 @@ def in_probabilities(expression: sp.Expr, x: sp.Matrix, p: sp.Matrix) -> sp.Expr
         expression = expression.subs(sum(sp.exp(x[i, j]) for j in taking_part), total)
         expression = expression.subs({sp.exp(x[i, j]): p[i, j] * total for j in taking_part})
     return sp.expand(expression)
-
-
-def mask_limit(n: int = 3, masked: int = 0) -> sp.Matrix:
-    """What softmax tends to as x_masked → −∞: 0 there, and the softmax of the others elsewhere.
-
-    This is why 'set the score to −∞' and 'leave it out of the sum' are one definition.
-    """
-    x, tends_to_zero = symbols("x", 1, n), sp.Symbol("u", positive=True)
-    y = softmax(x).subs(x[masked], sp.log(tends_to_zero))  # x = log u → −∞ as u → 0
-    return y.applyfunc(lambda entry: sp.limit(entry, tends_to_zero, 0, "+"))

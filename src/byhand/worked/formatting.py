@@ -11,7 +11,7 @@
 import math
 import numbers
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -190,6 +190,14 @@ def checked_digits(digits) -> int:
     if isinstance(digits, bool) or not isinstance(digits, numbers.Integral) or not 0 <= digits <= 30:
         raise ValueError(f"digits was {digits!r}; it must be a whole number from 0 to 30")
     return int(digits)
+
+
+def checked_labels(argument: str, labels: Iterable | None, n: int) -> list | None:
+    """The labels as a list of n; None where there are none."""
+    labels = None if labels is None else list(labels)
+    if labels is not None and len(labels) != n:
+        raise ValueError(f"{argument} had {len(labels)} labels; there must be {n}")
+    return labels
 
 
 def _parts(value, digits, scale, pad) -> tuple[str, str, int | None]:

@@ -6,7 +6,7 @@ On the site a script evaluates the stored formulas (byhand.live) as the slider m
 import html
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 
 import numpy as np
@@ -70,13 +70,8 @@ class LiveFigure:
 
     def settings(self) -> dict:
         """What the script needs."""
-        control, meters = self.control, self.meters
-        return {
-            "toy": self.toy, "drawing": self.drawing, "change": self.change, "row": self.row,
-            "control": {"label": control.label, "low": control.low, "high": control.high, "by": control.by, "start": control.start,
-                        "log": control.log, "check": control.check},
-            "meters": [{"label": m.label, "kind": m.kind, "stages": m.stages, "index": m.index} for m in meters],
-        }  # fmt: skip
+        given = {name: getattr(self, name) for name in ("toy", "drawing", "change", "row")}
+        return given | {"control": asdict(self.control), "meters": [meter.settings() for meter in self.meters]}
 
     def rows(self) -> list[tuple[str, list[str]]]:
         """The table: x and what is read there, as text."""

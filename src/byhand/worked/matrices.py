@@ -30,7 +30,8 @@ def matrix(
     Raises ValueError for entries that are not numbers, an empty array, or labels that do not fit.
     """
     values = non_empty(f.as_array(array, "array"))
-    rows, cols = _labels("rows", rows, values, -2), _labels("cols", cols, values, -1)
+    down, across = (1, 1, *values.shape)[-2:]
+    rows, cols = f.checked_labels("rows", rows, down), f.checked_labels("cols", cols, across)
     digits, scale = f.checked_digits(digits), f.scale_of(values)
     if values.ndim > 2:
         return _stack(values, name, rows, cols, digits, scale, limit)
@@ -195,16 +196,6 @@ def non_empty(values: np.ndarray) -> np.ndarray:
     if not values.size:
         raise ValueError(f"array had shape {values.shape}; it must have at least one entry")
     return values
-
-
-def _labels(argument, labels, values, axis):
-    if labels is None:
-        return None
-    labels = list(labels)
-    length = (1, *values.shape)[axis] if values.ndim < 2 and values.ndim else values.shape[axis] if values.ndim else 1
-    if len(labels) != length:
-        raise ValueError(f"{argument} had {len(labels)} labels; there must be {length}, one for each along axis {axis} of shape {values.shape}")
-    return labels
 
 
 def write_shape(form: Form, shape: tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from byhand.numpy.norm import layer_norm
 from byhand.worked import formatting as f
 from byhand.worked.diagram import COLORS
-from byhand.worked.plotting import MUTED, Picture, arrow, book_style, box, frame, picture
+from byhand.worked.plotting import MUTED, Picture, arrow, axis_labels, book_style, box, frame, picture
 from byhand.worked.rows import like, norm_inputs
 
 WIDTH = 3.0  # of a box in the architecture
@@ -59,7 +59,7 @@ def bars(values: Any, labels: Sequence | None = None, title: str | None = None, 
     if len(lengths) != 1 or len(next(iter(lengths))) != 1 or not next(iter(lengths))[0]:
         raise ValueError(f"values had shapes {sorted(lengths)}; they must be vectors of one length")
     n = next(iter(lengths))[0]
-    labels = _labels(labels, n)
+    labels = axis_labels("labels", range(n) if labels is None else labels, n)
     with book_style():
         import matplotlib.pyplot as plt
 
@@ -117,7 +117,7 @@ def projections(dy: Any, x: Any, gamma: Any = None, eps: Any = 1e-5, labels: Seq
     g = gamma * like(dy, x, "dy", 0)
     along_one, along_x = np.full(len(x), g.mean()), normalised * (g * normalised).mean()
     parts = {"g = γ · dy": g, "part along 1": along_one, "part along x̂": along_x, "what is left": g - along_one - along_x}
-    labels = _labels(labels, len(x))
+    labels = axis_labels("labels", range(len(x)) if labels is None else labels, len(x))
     with book_style():
         import matplotlib.pyplot as plt
 
@@ -224,13 +224,6 @@ def _architecture_alt(columns, layers) -> str:
 
 
 # --- bars and their like
-
-
-def _labels(labels, n) -> list[str]:
-    labels = [str(k) for k in range(n)] if labels is None else [str(label).replace("$", r"\$") for label in labels]
-    if len(labels) != n:
-        raise ValueError(f"labels had {len(labels)} entries; there must be {n}")
-    return labels
 
 
 def _bars_alt(series, labels, title, digits) -> str:

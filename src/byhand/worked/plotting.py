@@ -90,7 +90,7 @@ def heatmap(
         raise ValueError(f"array had shape {values.shape}; it must be (rows, columns) or (heads, rows, columns)")
     allowed = _panel_mask(mask, panels)
     _, m, n = panels.shape
-    rows, cols = _axis_labels("rows", rows, m), _axis_labels("cols", cols, n)
+    rows, cols = axis_labels("rows", rows, m), axis_labels("cols", cols, n)
     with book_style():
         figure, axes = _panels(len(panels), m, n)
         for index, (axis, panel) in enumerate(zip(axes, panels)):
@@ -123,7 +123,7 @@ def heatmaps(
     if len(shapes) != 1 or len(min(shapes)) != 2 or not all(min(shapes)):
         raise ValueError(f"panels had shapes {[array.shape for array in values.values()]}; they must be matrices, at least one, all of one shape")
     m, n = min(shapes)
-    rows, cols = _axis_labels("rows", rows, m), _axis_labels("cols", cols, n)
+    rows, cols = axis_labels("rows", rows, m), axis_labels("cols", cols, n)
     with book_style():
         figure, axes = _panels(len(values), m, n)
         for axis, (name, panel) in zip(axes, values.items()):
@@ -220,13 +220,10 @@ def _panel_mask(mask, panels) -> np.ndarray:
     return np.broadcast_to(mask, panels.shape) & np.isfinite(panels)
 
 
-def _axis_labels(argument, labels, n) -> list[str] | None:
-    if labels is None:
-        return None
-    labels = [str(label) for label in labels]
-    if len(labels) != n:
-        raise ValueError(f"{argument} had {len(labels)} labels; there must be {n}")
-    return [label.replace("$", r"\$") for label in labels]
+def axis_labels(argument: str, labels: Sequence | None, n: int) -> list[str] | None:
+    """Labels as matplotlib takes them, to which a dollar is the beginning of a formula."""
+    labels = f.checked_labels(argument, labels, n)
+    return labels and [str(label).replace("$", r"\$") for label in labels]
 
 
 def _panels(count, m, n):

@@ -25,7 +25,7 @@ def softmax_row(scores: Any, mask: Any = None, labels: Sequence | None = None, d
     scores = row(scores, "scores")
     allowed = _mask(mask, len(scores)) & (scores != -np.inf)
     only_finite(scores[allowed], "scores")
-    labels, scale = _labels("labels", labels, len(scores)), f.scale_of(scores)
+    labels, scale = f.checked_labels("labels", range(len(scores)) if labels is None else labels, len(scores)), f.scale_of(scores)
     weights, _ = softmax(scores, allowed)
     large = allowed.any() and np.abs(scores[allowed]).max() > LARGEST_SCORE
     peak = scores[allowed].max() if large else 0.0
@@ -160,7 +160,7 @@ def loss_terms(scores: Any, target: Any, smoothing: float = 0.0, names: Sequence
         return _loss_positions(values, np.asarray(target), smoothing, names, digits)
     values = row(values, "scores")
     only_finite(values, "scores")
-    names = _labels("names", names, len(values))
+    names = f.checked_labels("names", range(len(values)) if names is None else names, len(values))
     total = _loss_of(values, target, smoothing)
     q = smoothed_targets(np.array(target), len(values), smoothing)
     p, _ = softmax(values)
@@ -182,7 +182,7 @@ def _loss_positions(values, targets, smoothing, names, digits) -> Written:
     if targets.shape != values.shape[:1]:
         raise ValueError(f"target had shape {targets.shape}; it must have shape {values.shape[:1]}, one class for each position")
     each = np.array([_loss_of(z, target, smoothing) for z, target in zip(values, targets)])
-    names = _labels("names", names, values.shape[1])
+    names = f.checked_labels("names", range(values.shape[1]) if names is None else names, values.shape[1])
 
     def lines(form):
         for k in kept(len(each), SHOWN):
@@ -279,13 +279,6 @@ def _mask(mask, n) -> np.ndarray:
     if mask.dtype != bool or mask.shape != (n,):
         raise ValueError(f"mask had shape {mask.shape} and type {mask.dtype}; it must have shape ({n},) and hold bools, True where the row may attend")
     return mask
-
-
-def _labels(argument, labels, n) -> list:
-    labels = list(range(n) if labels is None else labels)
-    if len(labels) != n:
-        raise ValueError(f"{argument} had {len(labels)} entries; there must be {n}")
-    return labels
 
 
 def _sum_label(form, picked, n) -> str:
