@@ -32,7 +32,7 @@ help:
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
 	@echo "make pdf        print the whole book into one PDF (PAGES=book/step/x.ipynb for one page; needs Chromium, Chrome or Edge)"
 	@echo "make publish    build the site and push it to the branch gh-pages"
-	@echo "make bench      time the step, attention in tiles and decoding against PyTorch, and weigh every page"
+	@echo "make bench      time the step, attention in tiles and decoding against PyTorch, and weigh the pages and the site"
 	@echo "make clean      remove what was built; make distclean also removes .venv"
 
 book: .venv/.book

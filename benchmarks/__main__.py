@@ -1,4 +1,4 @@
-"""`python -m benchmarks [step tiled decoding translate pages]` runs the measured comparisons and weighs every page; --store keeps them for the appendix."""
+"""`python -m benchmarks [step tiled decoding translate pages site]` runs the comparisons and weighs pages and site; --store keeps them for the appendix."""
 
 import argparse
 import datetime
@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import decoding, pages, step, tiled
+from . import decoding, pages, site, step, tiled
 
+WHICH = ("step", "tiled", "decoding", "translate", "pages", "site")
 STORED = Path(__file__).parents[1] / "book/appendix/benchmarks.json"
 
 
@@ -29,7 +30,7 @@ def _translate():
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("which", nargs="*", choices=["step", "tiled", "decoding", "translate", "pages", []], help="which to run (all)")
+    parser.add_argument("which", nargs="*", choices=[*WHICH, []], help="which to run (all)")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long to time each size, or all lengths together (10)")
     parser.add_argument("--sizes", nargs="+", choices=step.SIZES, default=list(step.SIZES), help="the step's sizes (all)")
     parser.add_argument("--lengths", nargs="+", type=int, default=tiled.LENGTHS, help="attention's lengths (1024 to 8192)")
@@ -37,7 +38,7 @@ def main(argv=None):
     parser.add_argument("--store", action="store_true", help=f"keep the results in {STORED.name} for the book's appendix")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
-    which = arguments.which or ["step", "tiled", "decoding", "translate", "pages"]
+    which = arguments.which or WHICH
     about = {"date": f"{datetime.date.today():%Y-%m-%d}", "machine": machine(), "NumPy": np.__version__, "PyTorch": torch.__version__}
     print(f"float32 on one thread, processor time; {', '.join(f'{name} {value}' for name, value in about.items())}\n")
     runs = {
@@ -46,6 +47,7 @@ def main(argv=None):
         "decoding": lambda: decoding.report(arguments.seconds, arguments.contexts),
         "translate": _translate,
         "pages": lambda: pages.main([]),
+        "site": site.report,
     }
     found = {name: result for name in which if (result := runs[name]()) is not None}
     if arguments.store:

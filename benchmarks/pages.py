@@ -55,7 +55,7 @@ def _peak_memory(process):
     return peak / 2**20 if peak else None
 
 
-def main(argv=None):
+def main(argv=None) -> list[dict]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", default=[ROOT / "book"], help="notebooks or folders (all pages)")
     arguments = parser.parse_args(argv)
@@ -74,6 +74,7 @@ def main(argv=None):
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text("".join("\t".join(row) + "\n" for row in (HEADS, *(c.cells_of_the_table() for c in (*found, whole)))), encoding="utf-8")
     print(f"\n{len(found)} pages, {whole.seconds:.0f} s; at most {whole.memory:.0f} MiB; outputs {whole.outputs:.0f} kB; written to {TABLE.relative_to(ROOT)}")
+    return [c._asdict() for c in found]
 
 
 if __name__ == "__main__":

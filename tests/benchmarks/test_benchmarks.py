@@ -50,9 +50,22 @@ def test_the_expert_computes_the_same(which, monkeypatch):
     np.testing.assert_allclose(model.w["source_embedding"].grad, grads["source_embedding"], atol=1e-5)
 
 
+def test_the_site_is_weighed_by_kind(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import site
+
+    for name, size in {"a/page.html": 5, "a/b/other.html": 6, "code.js": 7, "CNAME": 8}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    assert site.sizes(tmp_path) == {"pages": 11, "scripts and styles": 7, "fonts": 0, "pictures": 0, "the rest": 8}
+
+
 def test_what_the_appendix_shows_was_stored_by_the_benchmark():
     stored = json.loads((ROOT / "book/appendix/benchmarks.json").read_text("utf-8"))
     assert [row["size"] for row in stored["step"]] == ["toy", "d 128", "d 512"]
     assert [row["length"] for row in stored["tiled"]] == [1024, 2048, 4096, 8192]
     assert [row["context"] for row in stored["decoding"]] == [256, 1024]
+    assert all(cost["cells"] and cost["seconds"] > 0 for cost in stored["pages"]) and len(stored["pages"]) > 70
+    assert stored["site"]["seconds"] > 0 and stored["site"]["bytes"]["pages"] > 10**6
     assert stored["about"].keys() >= {"date", "machine", "NumPy", "PyTorch", "threads"}

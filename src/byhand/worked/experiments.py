@@ -44,6 +44,13 @@ class Experiment:
         )
 
 
+def scrolling_table(head: list[str], rows: str, caption: str = "") -> str:
+    """An HTML table in a box of its own; rows are its body's."""
+    above = f"<caption>{caption}</caption>\n" if caption else ""
+    cells = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    return f'<div class="scroll byhand-output"><table>\n{above}<thead><tr>{cells}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>'
+
+
 class AttentionTable(Experiment):
     """A = softmax_rows(q kᵀ / (√d_k · temperature)) with the future hidden,  y = A v: weights and mixed values, with a temperature slider.
 
@@ -79,7 +86,6 @@ class AttentionTable(Experiment):
 
     def body(self) -> str:
         weights, mixed = self.attend()
-        head = "".join(f'<th scope="col">{html.escape(token)}</th>' for token in self.tokens)
         rows = ""
         for i, token in enumerate(self.tokens):
             seen = "".join(f'<td class="weight" style="--w:{w:.3f}">{_percent(w)}</td>' for w in weights[i, : i + 1])
@@ -89,13 +95,11 @@ class AttentionTable(Experiment):
             f'<tr><th scope="row">{html.escape(token)}</th>' + "".join(f"<td>{_short(row[i])}</td>" for row in (self.q, self.k, self.v)) + "</tr>\n"
             for i, token in enumerate(self.tokens)
         )
+        head = ["query", *map(html.escape, self.tokens), "mixed value"]
         return (
-            f'<div class="scroll byhand-output"><table>\n<caption>How much each query (row) takes from each key (column)</caption>\n'
-            f'<thead><tr><th scope="col">query</th>{head}<th scope="col">mixed value</th></tr></thead>\n<tbody>{rows}</tbody>\n</table></div>\n'
+            f"{scrolling_table(head, rows, 'How much each query (row) takes from each key (column)')}\n"
             f'<p class="result" role="status">{self._result(weights, mixed)}</p>\n'
-            f'<details><summary>The vectors</summary><div class="scroll byhand-output"><table>\n'
-            f'<thead><tr><th scope="col">token</th><th scope="col">query</th><th scope="col">key</th><th scope="col">value</th></tr></thead>\n'
-            f"<tbody>{vectors}</tbody>\n</table></div></details>"
+            f"<details><summary>The vectors</summary>{scrolling_table(['token', 'query', 'key', 'value'], vectors)}</details>"
         )
 
     def _result(self, weights, mixed):
@@ -156,8 +160,7 @@ class DepthPlot(Experiment):
             f'<div class="plot" hidden></div>\n<p class="result" role="status">With <i>a</i> = {self.a:.2f}, after {self.L} layers: '
             f'<span class="direct"><span aria-hidden="true">- - </span>direct chain |<i>a</i>|<sup>L</sup> = {_gain(direct)}</span>, '
             f'<span class="residual"><span aria-hidden="true">— </span>residual chain |1+<i>a</i>|<sup>L</sup> = {_gain(residual)}</span>.</p>\n'
-            f'<details open><summary>As a table</summary><div class="scroll byhand-output"><table>\n<thead><tr><th scope="col">layers</th>'
-            f'<th scope="col">direct</th><th scope="col">residual</th></tr></thead>\n<tbody>{rows}</tbody>\n</table></div></details>'
+            f"<details open><summary>As a table</summary>{scrolling_table(['layers', 'direct', 'residual'], rows)}</details>"
         )
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from byhand import toy
 from byhand.live import step
 from byhand.live.questions import RATES, Meter
 from byhand.numpy import optimizer
+from byhand.worked.experiments import scrolling_table
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,11 @@ class LiveFigure:
     def _repr_html_(self) -> str:
         style = (files("byhand") / "worked/experiments.css").read_text("utf-8")
         settings = html.escape(json.dumps(self.settings(), ensure_ascii=False))
-        head = "".join(f'<th scope="col">{html.escape(m.label)}</th>' for m in self.meters)
+        head = [html.escape(label) for label in (self.control.label, *(meter.label for meter in self.meters))]
         body = "".join(f'<tr><th scope="row">{x}</th>' + "".join(f"<td>{value}</td>" for value in values) + "</tr>\n" for x, values in self.rows())
         return (
             f'<div class="byhand-experiment byhand-live" data-settings="{settings}">\n<style>\n{style}</style>\n<div class="controls" hidden></div>\n'
-            f'<div class="plot" hidden></div>\n<p class="result" role="status"></p>\n<div class="scroll byhand-output"><table>\n'
-            f"<caption>{html.escape(self.caption)}</caption>\n"
-            f'<thead><tr><th scope="col">{html.escape(self.control.label)}</th>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>\n</div>'
+            f'<div class="plot" hidden></div>\n<p class="result" role="status"></p>\n{scrolling_table(head, body, html.escape(self.caption))}\n</div>'
         )
 
     def __repr__(self) -> str:
