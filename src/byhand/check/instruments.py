@@ -1,7 +1,7 @@
 """Instruments for a training run that misbehaves: each looks at one thing, names the cause where it finds it, and is silent where it does not.
 
 Every instrument returns a Report: true where nothing was found, otherwise its failures say what and where. Whether a position sees later tokens
-is causal_isolation's to say (check.stack).
+is causal_isolation's to say (check.decoder_checks).
 """
 
 import gc
