@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from byhand import Config
+from byhand.config import ACTIVATIONS, NORMS
 
 SIZES = dict(d_model=4, n_heads=2, d_ff=8, n_layers=1, source_vocab=3, target_vocab=5)
 
@@ -65,3 +66,27 @@ def test_what_cannot_be_meant(choices, words):
 
 def test_eps_may_be_0():
     assert Config(**SIZES, eps=0).eps == 0
+
+
+def test_every_choice_stands_on_every_floor():
+    import byhand.numpy as bn
+    import byhand.sympy as bs
+    import byhand.torch as bt
+
+    assert set(ACTIVATIONS) == bn.feed_forward.ACTIVATIONS.keys() == bt.feed_forward.ACTIVATIONS.keys()
+    assert all(callable(getattr(bs.feed_forward, name)) for name in ACTIVATIONS)
+    assert NORMS.keys() == bn.layers.BLOCKS.keys() == bs.layers.BLOCKS.keys() == bt.decoder.BLOCKS.keys()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_norm_position_says_where_its_norms_stand(norm):
+    """What checks and shapes take from it is what a pass records."""
+    from byhand import toy
+    from byhand.numpy import step
+
+    case, position = toy.block(norm), NORMS[norm]
+    run = step.run(case)
+    stages, gradients = run.output.activations, run.gradients.stages
+    assert {name for name in position.reads} == {name.split(".")[2] for name in stages if name.startswith("block.0.norm_")}
+    assert all(f"block.0.{way}" in gradients for way in position.reads.values())
+    assert f"block.0.{position.feeds}" in stages and ("norm.out" in stages) == position.last

@@ -66,6 +66,4 @@ def test_what_the_appendix_shows_was_stored_by_the_benchmark():
     assert [row["size"] for row in stored["step"]] == ["toy", "d 128", "d 512"]
     assert [row["length"] for row in stored["tiled"]] == [1024, 2048, 4096, 8192]
     assert [row["context"] for row in stored["decoding"]] == [256, 1024]
-    assert all(cost["cells"] and cost["seconds"] > 0 for cost in stored["pages"]) and len(stored["pages"]) > 70
-    assert stored["site"]["seconds"] > 0 and stored["site"]["bytes"]["pages"] > 10**6
     assert stored["about"].keys() >= {"date", "machine", "NumPy", "PyTorch", "threads"}
