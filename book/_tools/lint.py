@@ -16,6 +16,8 @@ from pathlib import Path
 MACHINE_PATH = re.compile(r"(?<![\w./:-])(?:/(?:home|Users|root|tmp|work|mnt|private|opt|var)/[\w.-]+|[A-Z]:\\\\?[\w.-]+)")
 # Only Sphinx knows its roles for links; elsewhere they lead nowhere or show as they are written.
 SPHINX_ROLE = re.compile(r"\{(?:doc|term|ref|numref|any|cite(?::\w+)?)\}`[^`]*`")
+# What worked.document_figures says where the numbers are not those of the page as it stands; a stored page has its own.
+CHANGED = "The input was changed"
 # What each tag folds on the site, and by which names JupyterLab knows it. (GitHub and VS Code fold nothing.)
 FOLDS = {"hide-cell": ("source_hidden", "outputs_hidden"), "hide-input": ("source_hidden",), "hide-output": ("outputs_hidden",)}
 
@@ -87,6 +89,8 @@ def complaints_of_cell(cell):
     for output in outputs:
         if output["output_type"] == "error":
             yield f"stored an error: {output['ename']}: {output['evalue']}"
+        if any(CHANGED in part for part in output_texts(output)):
+            yield "compares figures that are not the page's own with a print"
         for part in output_texts(output):
             if path := MACHINE_PATH.search(part):
                 yield f"has an output with a path of one machine: {path[0]}"

@@ -179,3 +179,14 @@ def test_product_refuses(args, message):
 def test_a_product_alone_keeps_its_columns_apart():
     shown = worked.matrix_product([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]])
     assert shown.latex.count("&") == 1 and "13 & 16" in shown.latex and "aligned" not in shown.latex
+
+
+def test_beside_holds_each_formula_and_refuses_what_is_none():
+    a, b = worked.matrix(np.eye(2), "A"), worked.matrix([[0.5]], "B")
+    shown = worked.beside(a, b)
+    assert shown.html.count('class="math"') == 2 and "&amp; 0" in shown.html and a.text in shown.text and b.text in shown.text
+    assert [value.shape for value in shown.value] == [(2, 2), (1, 1)]
+    with pytest.raises(ValueError, match="pieces held a str"):
+        worked.beside(a, "B")
+    with pytest.raises(ValueError, match="pieces was empty"):
+        worked.beside()

@@ -96,6 +96,20 @@ def text_table(rows: list[list[str]], left: tuple[int, ...] = (0,), gap: str = "
     return "\n".join(line.rstrip() for line in lines)
 
 
+def beside(*pieces: Written) -> Written:
+    """Several formulas in one row where there is room, and under one another where there is not, as on a phone."""
+    for piece in pieces:
+        if not isinstance(piece, Written) or piece.latex is None:
+            raise ValueError(f"pieces held a {type(piece).__name__}; each must be a written formula, such as matrix(...)")
+    if not pieces:
+        raise ValueError("pieces was empty; it must hold at least one written formula")
+    shown = "\n".join(f'<div class="math">\\[{html.escape(piece.latex)}\\]</div>' for piece in pieces)
+    row = f'<div class="byhand-row" style="display:flex;flex-wrap:wrap;gap:0 2.2rem;align-items:center">\n{shown}\n</div>'
+    return Written(
+        "\n".join(piece.text for piece in pieces), latex=" \\qquad ".join(piece.latex for piece in pieces), html=row, value=[p.value for p in pieces]
+    )
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: tuple[int, ...] = (0,), caption: str | None = None) -> Written:
     """A table of words and numbers, as text and as HTML; the columns in `left` start at the left, the others end at the right.
 

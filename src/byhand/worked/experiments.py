@@ -8,6 +8,7 @@ import html
 import json
 import math
 import numbers
+from collections.abc import Sequence
 from importlib.resources import files
 
 import numpy as np
@@ -166,6 +167,69 @@ class DepthPlot(Experiment):
     def __repr__(self) -> str:
         lines = [f"Gain of a gradient at a = {self.a:.2f}", f"{'layers':>6}  {'|a|^L':>10}  {'|1+a|^L':>10}"]
         return "\n".join(lines + [f"{n:>6}  {_gain(direct):>10}  {_gain(residual):>10}" for n in self.depths() for direct, residual in [self.gains(n)]])
+
+
+class TrainingCourse(Experiment):
+    """A training run behind a slider: the probabilities of the next word as bars, the loss, and one weight with its gradient, at stored steps.
+
+    steps: rising, (n,); probabilities: (n, words); losses, weight, gradient: (n,). wanted: the right word. Numbers are kept to three places.
+    Raises ValueError for shapes that do not fit and for a wanted word that is none of words.
+    """
+
+    name = "training-course"
+
+    def __init__(self, words: Sequence[str], wanted: str, steps: Array, probabilities: Array, losses: Array, weight: Array, gradient: Array):
+        self.words, self.wanted, self.steps = tuple(words), wanted, [int(step) for step in steps]
+        n = len(self.steps)
+        if wanted not in self.words:
+            raise ValueError(f"wanted was {wanted!r}; it must be one of {', '.join(self.words)}")
+        if not n or any(b <= a for a, b in zip(self.steps, self.steps[1:])):
+            raise ValueError("steps must be rising whole numbers, at least one")
+        arrays = {"probabilities": (probabilities, (n, len(self.words))), "losses": (losses, (n,)), "weight": (weight, (n,)), "gradient": (gradient, (n,))}
+        for name, (array, shape) in arrays.items():
+            if np.shape(array) != shape or not np.isfinite(array).all():
+                raise ValueError(f"{name} had shape {np.shape(array)}; it must have shape {shape} and finite entries")
+        self.p, self.losses, self.weight, self.gradient = ((np.round(array, 3) + 0.0).tolist() for array, _ in arrays.values())
+
+    def settings(self) -> dict:
+        return {"steps": self.steps, "p": self.p, "loss": self.losses, "w": self.weight, "g": self.gradient}
+
+    def body(self) -> str:
+        bars = "".join(
+            f'<tr{self._mark(word)}><th scope="row">{html.escape(word)}</th>'
+            f'<td><i style="width:{100 * p:.1f}%"></i></td><td class="share">{_percent(p)}</td></tr>\n'
+            for word, p in zip(self.words, self.p[0], strict=True)
+        )
+        return (
+            f"<style>{_BARS}</style>\n"
+            f'<table class="bars"><caption>What the model gives each word as the next one</caption>\n<tbody>{bars}</tbody></table>\n'
+            f'<p class="result" role="status">{self._result()}</p>'
+        )
+
+    def _mark(self, word):
+        return ' class="wanted"' if word == self.wanted else ""
+
+    def _result(self):
+        return (
+            f"Step {self.steps[0]}: loss {self.losses[0]:.3f}. One of the weights is {_signed(self.weight[0])}, its gradient {_signed(self.gradient[0], '+')}."
+        )
+
+    def __repr__(self) -> str:
+        rows = zip(self.words, self.p[0], self.p[-1], strict=True)
+        lines = [f"{word:<6}  {_percent(first):>7}  {_percent(last):>7}" + "  (the right word)" * (word == self.wanted) for word, first, last in rows]
+        return "\n".join([f"Probability of the next word at step {self.steps[0]} and at step {self.steps[-1]}", *lines, self._result()])
+
+
+_BARS = (
+    ".byhand-experiment table.bars{width:100%}.byhand-experiment .bars :is(th,td){border:0!important;padding:.2rem .5rem;background:none!important}"
+    ".byhand-experiment .bars th{width:4.5rem;text-align:left!important;font-weight:400}.byhand-experiment .bars .share{width:5rem}"
+    ".byhand-experiment .bars i{display:block;height:1.3rem;background:var(--direct);opacity:.55}"
+    ".byhand-experiment .bars .wanted i{background:var(--residual);opacity:.85}.byhand-experiment .bars .wanted th{font-weight:700}"
+)
+
+
+def _signed(value, plus=""):
+    return f"{value:{plus}.3f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _data(name):

@@ -82,8 +82,17 @@ def _printed_row(name, claimed, computed) -> list[str]:
     if len(prints) != len(values):
         raise ValueError(f"computed had {len(values)} numbers and claimed had {len(prints)}; {name} must have as many")
     differing = [(p, f.rounded_like(p, v)) for p, v in zip(prints, values) if not f.rounds_half_up(v, p)]
-    said = dict.fromkeys(f"{p}: rounds to {rounded}" if len(prints) > 1 else f"rounds to {rounded}" for p, rounded in differing)
-    return [name, _listed(claimed), _listed_values(computed, prints), "; ".join(said) or AS_PRINTED]
+    return [name, _listed(claimed), _listed_values(computed, prints), _verdict(dict.fromkeys(differing), len(differing), len(prints))]
+
+
+def _verdict(said, differing, entries) -> str:
+    """What one entry rounds to; of several that differ, how many, since printed and computed stand beside."""
+    if not said:
+        return AS_PRINTED
+    if len(said) > 1:
+        return f"{differing} of {entries} entries differ"
+    printed, rounded = next(iter(said))
+    return f"{printed}: rounds to {rounded}" if entries > 1 else f"rounds to {rounded}"
 
 
 def _flat(claimed) -> list[str]:
