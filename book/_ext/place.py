@@ -8,8 +8,10 @@ Elsewhere than on the site a page shows a picture of its map, without links: the
 under the title. On the site the map stands in the picture's place.
 """
 
+import re
 from html import escape
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from urllib.parse import quote
 
 import yaml
@@ -178,7 +180,33 @@ def add_map(app, doctree, docname):
     title.parent.insert(title.parent.index(title) + 1, nodes.raw("", drawing, format="html"))
 
 
+def page_numbers(pages):
+    """{page: its number} for the pages of the step: that of its file, 20b where a 20a and a 20c stand around it."""
+    found = {page: match[1] for page in pages if (match := re.match(r"book/step/0*([1-9]\d*[a-z]?)-", page))}
+    taken = set(found.values())
+    return {page: number + "b" * ({number + "a", number + "c"} <= taken) for page, number in found.items()}
+
+
+def number_sidebar(app, pagename, templatename, context, doctree):
+    """Put each page's number before its title in the list of pages."""
+    generate = context.get("generate_toctree_html")
+    if generate is None:
+        return
+    numbers = page_numbers(app.env.found_docs)
+
+    def numbered(kind, **options):
+        soup = generate(kind, **options)
+        for link in soup.find_all("a", href=True) if kind == "sidebar" and hasattr(soup, "find_all") else ():
+            page = pagename if link["href"] == "#" else normpath(join(dirname(pagename), link["href"])).removesuffix(".html")
+            if page in numbers:
+                link.insert(0, f"{numbers[page]}\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}")
+        return soup
+
+    context["generate_toctree_html"] = numbered
+
+
 def setup(app):
+    app.connect("html-page-context", number_sidebar, priority=900)  # behind the theme
     app.connect("builder-inited", read_map)
     app.connect("doctree-read", take_out_picture, priority=100)  # before it is counted among the files to copy
     app.connect("env-check-consistency", check_pages)

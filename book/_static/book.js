@@ -71,11 +71,17 @@ window.byhandTypeset = (() => {
       found.classList.toggle("wide", wide[i]);
       if (wide[i]) found.tabIndex = 0;
       else found.removeAttribute("tabindex");
+      edge(found);
     });
   };
+  // What goes on to the right fades there, until it is scrolled to its end.
+  const edge = (box) => box.classList.toggle("goes-on", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+  document.addEventListener("scroll", ({ target }) => target.tabIndex === 0 && edge(target), { capture: true, passive: true });
   const measureBoxes = () => {
-    const found = [...document.querySelectorAll(boxes)].filter((box) => box.scrollWidth > box.clientWidth);
-    for (const box of found) box.tabIndex = 0;
+    for (const box of document.querySelectorAll(boxes)) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      edge(box);
+    }
   };
   const measureAll = () => {
     measureBoxes();

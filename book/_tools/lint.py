@@ -3,7 +3,7 @@
     python book/_tools/lint.py [FILE or FOLDER ...]
 
 A page must have run from top to bottom, without an error, and its outputs must be stored with it: the site is built from them.
-What it folds and where it links must work in JupyterLab too.
+What it folds and where it links must work in JupyterLab too. The formulas of the training step keep to the notation (notation.py).
 """
 
 import ast
@@ -11,6 +11,8 @@ import json
 import re
 import sys
 from pathlib import Path
+
+import notation
 
 # A home folder, a temporary folder or a drive: a path that exists on one machine only.
 MACHINE_PATH = re.compile(r"(?<![\w./:-])(?:/(?:home|Users|root|tmp|work|mnt|private|opt|var)/[\w.-]+|[A-Z]:\\\\?[\w.-]+)")
@@ -107,8 +109,10 @@ def complaints(path):
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     for number, cell in enumerate(cells, 1):
         start = text(cell["source"]).strip().partition("\n")[0][:60]
-        for complaint in complaints_of_cell(cell):
-            yield f"{path}, cell {number} ({start}): {complaint}"
+        found = list(complaints_of_cell(cell))
+        if cell["cell_type"] == "markdown" and path.parent.name == "step":
+            found += notation.complaints(path.stem, text(cell["source"]))
+        yield from (f"{path}, cell {number} ({start}): {complaint}" for complaint in found)
     if code and not any(cell["outputs"] for cell in code):
         yield f"{path}: not one output is stored"
 

@@ -5,8 +5,9 @@ import subprocess
 import sys
 from copy import deepcopy
 
+import notation
 import pytest
-from lint import shows_something
+from lint import CHANGED, shows_something
 
 SOUND = {
     "cells": [
@@ -129,3 +130,41 @@ def test_a_broken_file_is_caught(root, tmp_path):
 )
 def test_what_must_have_an_output(source, expected):
     assert shows_something(source) is expected
+
+
+@pytest.mark.parametrize(
+    "page, formula, complaint",
+    [
+        ("step/07-norm", "$y = \\gamma\\hat x + \\beta$ and $\\frac{\\partial\\mathcal L}{\\partial W_{\\text{out}}} = dQ_{ij}$", None),
+        ("step/07-norm", "$$\nN = B X\n$$", None),
+        ("step/07-norm", "$Y = \\Omega + c$", "has the letter Omega in"),
+        ("step/09-mask", "$S + M$", None),
+        ("step/10-cross", "$S + M$", "has the letter M in"),
+        ("step/10-cross", "`$c$` <!-- $c$ --> and $\\text{so } A$", None),
+        ("step/08-ffn", "$\\underset{(T,\\;d)}{A} = 1$", "gives A the shape (T,d); notation has (T,T)"),
+        ("step/08-ffn", "$\\underset{(T_{\\text{target}},\\;T_{\\text{source}})}{A} = 1$", None),
+        ("stack/08-ffn", "$c$", None),
+    ],
+)
+def test_formulas_keep_to_the_notation(root, tmp_path, page, formula, complaint):
+    notebook = deepcopy(SOUND)
+    notebook["cells"][0]["source"] = formula
+    file = tmp_path / f"{page}.ipynb"
+    file.parent.mkdir()
+    file.write_text(json.dumps(notebook))
+    run = subprocess.run([sys.executable, root / "book/_tools/lint.py", tmp_path], text=True, capture_output=True)
+    assert (complaint in run.stderr) if complaint else run.returncode == 0, run.stderr
+
+
+def test_a_letter_that_the_notation_has_twice_is_found(tmp_path):
+    source = "# Notation\n\n## Sizes\n\n| symbol | in code | what |\n|---|---|---|\n| $B$ | `a` | a |\n| $B$ | `b` | b |\n"
+    file = tmp_path / "notation.ipynb"
+    file.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": source}]}))
+    assert notation.table(file)[3] == ["B"]
+
+
+def test_figures_that_are_not_the_page_s_own_are_refused(root, tmp_path):
+    notebook = deepcopy(SOUND)
+    notebook["cells"][1]["outputs"][0]["data"]["text/plain"] = [f"{CHANGED}: 1 of 2 figures"]
+    status, said = lint(root, tmp_path, notebook)
+    assert status and "compares figures that are not the page's own" in said

@@ -41,6 +41,20 @@ STICKING_OUT = """() => {
 OUT_OF_REACH = """() => [...document.querySelectorAll("main *")]
     .filter((e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX) && e.clientWidth)
     .filter((e) => e.tabIndex < 0 && !e.querySelector("a, button, input, [tabindex='0']")).map((e) => e.outerHTML.slice(0, 120))"""
+# Formulas, tables and pictures of which a part is out of sight: "cut" where nothing leads there or no edge says so, otherwise "scrolled".
+CUT = """() => [...document.querySelectorAll("article :is(mjx-container > svg, table, img.byhand-picture)")]
+    .filter((e) => e.checkVisibility() && !e.closest("pre, .spoken")).flatMap((e) => {
+        const found = [];
+        for (let box = e.parentElement; box.tagName !== "ARTICLE"; box = box.parentElement) {
+            const overflow = getComputedStyle(box).overflowX;
+            if (overflow === "visible" || box.scrollWidth <= box.clientWidth + 1 || !box.clientWidth) continue;
+            const reached = /auto|scroll/.test(overflow) && box.tabIndex >= 0 && box.classList.contains("goes-on");
+            found.push(`${reached ? "scrolled" : "cut"}: ${(e.closest(".math")?.dataset.tex ?? e.alt ?? e.textContent).trim().slice(0, 80)}`);
+        }
+        return found;
+    })"""
+STEP = [page for page in toc.pages() if page.startswith("book/step/")]
+SCREEN = {"width": 1280, "height": 800}
 # Formulas and code have thousands of nodes, which axe-core takes a minute to walk; one page is looked at whole below.
 WITHOUT_INSIDES = """() => document.querySelectorAll("mjx-container, pre, .sig").forEach((e) => e.replaceChildren("x"))"""
 AXE_ARTICLE = {"include": [["main"]], "exclude": [["mjx-container"], ["pre"], [".sig"]]}
@@ -134,6 +148,37 @@ def test_page(tab, served, page):
     assert not {what: found for what, found in wrong.items() if found}
 
 
+@pytest.mark.parametrize("page", STEP)
+def test_nothing_is_cut(tab, served, page):
+    """On a wide screen formulas, tables and pictures are there as a whole; on a phone an edge shows where they go on. Also what is folded."""
+    open_page(tab, f"{served}/{page}.html")
+    tab.evaluate("document.querySelectorAll('details').forEach((block) => (block.open = true))")
+    for width in SIZES:
+        resize(tab, width)
+        tab.evaluate("byhandFormulas.measure()")
+        found = tab.evaluate(CUT)
+        assert not [line for line in found if width == 1280 or line.startswith("cut")], width
+
+
+def test_part_one_is_a_walk(tab, served):
+    """With every fold closed: a page is at most 9 screens long, all of them together 180, and its first figure begins within the first screen."""
+    tab.set_viewport_size(SCREEN)
+    screens, late = {}, {}
+    for page in (page for page in STEP if not page.endswith("00-live")):  # the live step is one screen by itself
+        tab.goto(f"{served}/{page}.html", wait_until="load")
+        typeset(tab)
+        screens[page] = tab.evaluate("document.querySelector('article').getBoundingClientRect().height") / SCREEN["height"]
+        first = tab.evaluate(
+            """() => Math.min(...[...document.querySelectorAll("article :is(.cell_output img, .cell_output .math, .byhand-experiment, .byhand-sheet)")]
+                .filter((e) => e.checkVisibility()).map((e) => e.getBoundingClientRect().top + scrollY))"""
+        )
+        if first > SCREEN["height"]:
+            late[page] = round(first)
+    assert not {page: round(n, 1) for page, n in screens.items() if n > 9}
+    assert sum(screens.values()) <= 180
+    assert not late
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", SIZES)
 def test_whole_page_is_accessible(tab, served, theme, width):
@@ -192,9 +237,9 @@ def test_checks_catch_what_they_look_for(chromium):
     tab.set_content(
         r"""<html lang="en"><title>x</title><main><article><p>a \frac{1}{2} b</p><span class="math">x</span><img src="data:,">
         <mjx-container><svg><g fill="red"></g></svg></mjx-container><div style="width:900px">wide</div>
-        <div style="overflow-x:auto"><p style="width:800px">x</p></div></article></main></html>"""
+        <div style="overflow-x:auto"><table style="width:800px"><tr><td>x</td></tr></table></div></article></main></html>"""
     )
-    for look in (RAW_LATEX, NOT_TYPESET, BROKEN_IMAGES, NO_ALT, MATHS_ERRORS, STICKING_OUT, OUT_OF_REACH):
+    for look in (RAW_LATEX, NOT_TYPESET, BROKEN_IMAGES, NO_ALT, MATHS_ERRORS, STICKING_OUT, OUT_OF_REACH, CUT):
         assert tab.evaluate(look), look
     assert any(re.match(r"image-alt \(critical\)", line) for line in violations(tab, AXE_ARTICLE))
     tab.close()

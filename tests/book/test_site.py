@@ -119,3 +119,9 @@ def test_every_page_of_the_step_is_on_the_map(root):
     placed = yaml.safe_load((root / "book/map.yml").read_text(encoding="utf-8"))
     step = [page.removeprefix("book/") for page in toc.pages() if page.startswith("book/step/")]
     assert not [page for page in step if page not in (*placed["pages"], placed["live"])], "not in book/map.yml"
+
+
+def test_pages_of_the_step_are_numbered_in_the_list_of_pages(site):
+    page = (site / "book/step/07-add-and-norm.html").read_text(encoding="utf-8")
+    numbers = re.findall(r"<a[^>]*>\s*(\d+[a-z]?)\xa0\xa0", page)
+    assert numbers[:3] == ["1", "2", "3"] and {"7", "13a", "20a", "20b", "20c", "29"} <= set(numbers) and "0" not in numbers

@@ -22,7 +22,7 @@ _KINDS = {  # what a stage is called in the picture, and the kind of its box
 
 
 def architecture(model: Any, alt: str | None = None, title: str | None = None) -> Picture:
-    """The encoder-decoder as boxes, one for each stage, under the names that the model gives its stages.
+    """The encoder-decoder as boxes, one for each stage of the model, in words.
 
     model: the activations of a forward pass (out.activations; then shapes are shown), or a Config. One layer a side is drawn.
     """
@@ -35,7 +35,7 @@ def architecture(model: Any, alt: str | None = None, title: str | None = None) -
     with book_style():
         import matplotlib.pyplot as plt
 
-        figure, axis = plt.subplots(figsize=(8.0, 0.56 * max(map(len, columns.values())) + 0.6))
+        figure, axis = plt.subplots(figsize=(8.0, 0.36 * max(map(len, columns.values())) + 0.4))
         axis.set_axis_off()
         places = {}
         for x, (side, stages) in zip((0.0, WIDTH + 1.9), columns.items()):
@@ -170,10 +170,9 @@ def _kind(stage: str) -> tuple[str, str]:
 def _stage_box(axis, x, y, stage, shape):
     label, color = _kind(stage)
     box(axis, x, y - 0.31, WIDTH, 0.62, color)
-    axis.text(x + 0.12, y + 0.1, label, ha="left", va="center", fontsize=10, zorder=4)
-    axis.text(x + 0.12, y - 0.16, stage, ha="left", va="center", fontsize=7.5, family="DejaVu Sans Mono", zorder=4)
+    axis.text(x + 0.12, y, label, ha="left", va="center", fontsize=10, zorder=4)
     if shape is not None:
-        axis.text(x + WIDTH - 0.1, y + 0.1, " × ".join(map(str, shape)), ha="right", va="center", fontsize=7.5, zorder=4)
+        axis.text(x + WIDTH - 0.1, y, " × ".join(map(str, shape)), ha="right", va="center", fontsize=7.5, zorder=4)
 
 
 def _column_arrows(axis, places):
