@@ -155,7 +155,7 @@ def test_nothing_is_cut(tab, served, page):
     tab.evaluate("document.querySelectorAll('details').forEach((block) => (block.open = true))")
     for width in SIZES:
         resize(tab, width)
-        tab.evaluate("byhandFormulas.measure()")
+        tab.evaluate("byhandTypeset.measure()")
         found = tab.evaluate(CUT)
         assert not [line for line in found if width == 1280 or line.startswith("cut")], width
 
