@@ -107,6 +107,19 @@ def test_a_name_that_is_no_exercise():
         attempt(one_head, "attenshun")
 
 
+NONSENSE = (
+    lambda *a: 1.0, lambda *a: "x", lambda *a: (), lambda *a: [], lambda *a: np.nan, lambda *a: np.ones((2, 2)), lambda *a: {"dx": 1.0},
+    lambda *a: np.ones(0), lambda *a: a[0], lambda *a: 1 / 0, lambda *a: (a, a), lambda: 1.0, lambda *a: 1e300 * np.ones((3, 3)) ** 2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_nonsense_is_refused_in_words(name):
+    for answer in NONSENSE:
+        verdict = attempt(answer, name)
+        assert not verdict and repr(verdict).startswith("Not yet: ")
+
+
 # ---- sixty wrong answers to ten exercises, written down before the verdicts were improved ---------
 
 

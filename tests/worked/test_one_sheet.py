@@ -17,7 +17,7 @@ def test_every_box_holds_its_stage(run):
     for gradient, stages in ((False, run.output.activations), (True, run.gradients.stages)):
         shown = worked.one_sheet(stages, *WORDS, gradient=gradient, digits=4)
         boxes = re.findall(r"<figure>.*?<strong>(.*?)</strong>.*?</figure>", shown.html, re.S)
-        assert len(boxes) == 16 and boxes[0] == ("dM" if gradient else "X") and boxes[7] == ("dz" if gradient else "Y")
+        assert len(boxes) == 16 and boxes[0] == ("dENC" if gradient else "X") and boxes[7] == ("dz" if gradient else "Y")
         for name in ("logits", "encoder.memory", "decoder.0.cross_attention.weights", "decoder.0.feed_forward.hidden"):
             for value in stages[name].ravel():
                 assert worked.formatting.text(value, 4) in shown.html and worked.formatting.text(value, 4) in shown.text

@@ -41,6 +41,13 @@ def test_heatmap_of_heads_masks_and_exact_numbers():
     checked(worked.heatmap([[0.0, -np.inf], [1.0, 2.0]]))  # what is not finite is hatched
 
 
+def test_a_product_has_each_entry_where_its_row_and_column_meet():
+    shown = checked(worked.product([[2.0], [-1.0]], [[3.0, 0.5]], names=("dW", "h", "dz"), cols=["i", "am"]))
+    assert "dW [6, 1], [-3, -0.5]" in shown.alt and "dz [3, 0.5]" in shown.alt
+    with pytest.raises(ValueError, match=r"h had shape \(2, 2\) and dz \(1, 2\)"):
+        worked.product(np.ones((2, 2)), np.ones((1, 2)), names=("dW", "h", "dz"))
+
+
 def test_heatmaps_side_by_side_each_with_its_own_scale():
     shown = checked(worked.heatmaps({"A": [[0.5, 0.5]], "dA": [[2.0, -1.0]], "dS": [[0.001, -0.001]]}, ["i"], ["je", "suis"], digits=3))
     assert shown.alt == "Side by side: A [0.5, 0.5]; dA [2, -1]; dS [0.001, -0.001]"

@@ -31,9 +31,9 @@ def diagnose(
     if _same(mine, right, bound):
         return ""
     others, paths = others or {}, paths or {}
-    looks = (
-        _zero, _sum_of(paths), _in_place_of(others), _sum_of(others), _factor, _exchanged_axes, _regrouped, _reordered, _some_slices,
-        _constant_difference, _scaled_slices, _signs,
+    looks = (_zero, _sum_of(paths), _in_place_of(others), _sum_of(others), _factor)
+    looks += () if not right.ndim else (
+        _exchanged_axes, _regrouped, _reordered, _some_slices, _constant_difference, _scaled_slices, _signs,
     )  # fmt: skip
     for look in looks:
         found = look(mine, right, bound)

@@ -103,7 +103,9 @@ def _masked(q, k, v, allowed=lambda n: np.tri(n, dtype=bool), **switches):
     return _attention(q, k, v, allowed=allowed, **switches)
 
 
-def _cross(x, memory, w_q, w_k, w_v, from_x=("q",), order="qkv", **switches):
+def _cross(x, memory, w_q, w_k, w_v, from_x=("q",), order="qkv", by_model=False, **switches):
+    if by_model:
+        switches["scale"] = lambda q, k, v: x.shape[1] ** -0.5
     rows, weights = {letter: x if letter in from_x else memory for letter in "qkv"}, dict(zip(order, (w_q, w_k, w_v)))
     return _attention(*(rows[letter] @ weights[letter] for letter in "qkv"), **switches)
 
@@ -117,13 +119,13 @@ def _norm(x, gamma, beta, eps, mean=_mean, spread=lambda x, eps: np.sqrt(x.var(a
     return (gamma * y if scaled else y) + (beta if shifted else 0)
 
 
-def _feed_forward(x, w_1, b_1, w_2, b_2, gate=lambda u: np.maximum(u, 0), late=False, last=lambda y: y, first_bias=1, second_bias=1):
-    hidden = gate(x @ w_1) + b_1 if late else gate(x @ w_1 + first_bias * b_1)
+def _feed_forward(x, w_1, b_1, w_2, b_2, gate=lambda u: np.maximum(u, 0), late=False, early=False, last=lambda y: y, first_bias=1, second_bias=1):
+    hidden = gate(x) @ w_1 + b_1 if early else gate(x @ w_1) + b_1 if late else gate(x @ w_1 + first_bias * b_1)
     return last(hidden @ w_2 + second_bias * b_2)
 
 
 def _probabilities(h, w, b, weigh=_softmax, bias="inside"):
-    return weigh(h @ w + b * (bias == "inside")) + b * (bias == "outside")
+    return weigh(h @ w + b * ((bias == "inside") - (bias == "minus"))) + b * (bias == "outside")
 
 
 def _targets(v, target, smoothing, others=lambda s, v: s / v, own=lambda s, v: 1 - s + s / v):
@@ -153,8 +155,8 @@ def _logits(z, targets, smoothing, p=_softmax, minus=1, sign=1, share=lambda row
 # ---- backward -----------------------------------------------------------------------------------
 
 
-def _difference(f, x, h, down=True, by=lambda h: 2 * h):
-    return (f(x + h) - f(x - h if down else x)) / by(h)
+def _difference(f, x, h, down=True, by=lambda h: 2 * h, push=1):
+    return (f(x + push * h) - f(x - push * h if down else x)) / by(h)
 
 
 def _residual_backward(dy, w, around=1, through=1, turn=np.transpose):
@@ -209,6 +211,7 @@ _RULES = {
     "the mean of da is not weighted by a": {"rule": lambda da, a: a * (da - da.mean(axis=1, keepdims=True))},
     "the sum runs over the queries": {"rule": lambda da, a: a * (da - (da * a).sum(axis=0))},
     "the sum runs over all entries": {"rule": lambda da, a: a * (da - (da * a).sum())},
+    "the weighted sum is divided by the number of keys": {"rule": lambda da, a: a * (da - (da * a).mean(axis=1, keepdims=True))},
     "da is passed on as it is": {"rule": lambda da, a: da},
 }
 
@@ -254,7 +257,7 @@ _TOKENS = np.array([2, 0, 2, 3, 2])
 EXERCISES = {
     "embedding": Exercise(
         _embedding,
-        ((np.array([2, 0, 2]), *_normals(0, (3, 6))),),
+        ((np.array([2, 0, 2]), *_normals(0, (5, 6))),),
         {
             "the factor √d_model is forgotten": {"factor": lambda v, d: 1},
             "the factor is d_model without its root": {"factor": lambda v, d: d},
@@ -290,13 +293,14 @@ EXERCISES = {
     ),
     "cross_attention": Exercise(
         _cross,
-        (_normals(0, (4, 4), (5, 4), (4, 2), (4, 2), (4, 2)), _normals(1, (3, 4), (5, 4), (4, 2), (4, 2), (4, 3))),
+        (_normals(0, (4, 6), (5, 6), (6, 3), (6, 3), (6, 3)), _normals(1, (3, 4), (5, 4), (4, 2), (4, 2), (4, 3))),
         {
             "queries come from the memory, keys and values from the decoder": {"from_x": ("k", "v")},
             "it is self-attention, and never looks at the memory": {"from_x": ("q", "k", "v")},
             "everything comes from the memory": {"from_x": ()},
             "keys and values have exchanged their matrices": {"order": "qvk"},
             "queries and keys have exchanged their matrices": {"order": "kqv"},
+            "the scores are divided by the root of d_model and not of d_k": {"by_model": True},
         }
         | _SCALES
         | _WEIGHTS,
@@ -328,6 +332,7 @@ EXERCISES = {
             "the gate lets the negative part through": {"gate": lambda u: np.minimum(u, 0)},
             "the result is gated too": {"last": lambda y: np.maximum(y, 0)},
             "b₁ is added behind the gate": {"late": True},
+            "the gate stands before W₁": {"early": True},
             "b₁ is forgotten": {"first_bias": 0},
             "b₂ is forgotten": {"second_bias": 0},
         },
@@ -344,6 +349,7 @@ EXERCISES = {
             "their logarithms are returned": {"weigh": lambda s: np.log(_softmax(s))},
             "the bias is added to the probabilities": {"bias": "outside"},
             "the bias is forgotten": {"bias": ""},
+            "the bias is subtracted": {"bias": "minus"},
         },
     ),
     "loss": Exercise(
@@ -366,6 +372,7 @@ EXERCISES = {
             "only one side is pushed": {"down": False, "by": lambda h: h},
             "the distance is h and not 2h": {"by": lambda h: h},
             "one side is pushed, and the distance is 2h": {"down": False},
+            "each side is pushed by h/2 and not by h": {"push": 0.5, "by": lambda h: h},
             "the division is forgotten": {"by": lambda h: 1},
         },
     ),
@@ -488,12 +495,13 @@ EXERCISES = {
             "the path around the attention is forgotten": {"around": 0},
             "the paths are averaged": dict.fromkeys(("around", "query", "key", "value"), 0.25),
             "queries and keys have exchanged their matrices": {"w": lambda w_q, w_k, w_v: (w_k, w_q, w_v)},
+            "all three pass through W_Q": {"w": lambda w_q, w_k, w_v: (w_q, w_q, w_q)},
             "keys and values have exchanged their matrices": {"w": lambda w_q, w_k, w_v: (w_q, w_v, w_k)},
         },
     ),
     "embedding_backward": Exercise(
         _scatter,
-        ((_TOKENS, *_normals(0, (5, 6)), 5),),
+        ((_TOKENS, *_normals(0, (5, 6)), 7),),
         {
             "a repeated word keeps only its last gradient": {"put": "last"},
             "a repeated word keeps only its first gradient": {"put": "first"},

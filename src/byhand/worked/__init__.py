@@ -9,7 +9,7 @@ from byhand.worked.ledger import document_figures
 from byhand.worked.live_figure import live_figure
 from byhand.worked.matrices import matrix, matrix_product
 from byhand.worked.pictures import architecture, bars, lines, projections
-from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, use_book_style
+from byhand.worked.plotting import Picture, heatmap, heatmaps, picture, product, use_book_style
 from byhand.worked.rows import layer_norm_backward_row, layer_norm_row, loss_terms, rms_norm_backward_row, rms_norm_row, softmax_backward_row, softmax_row
 from byhand.worked.scenes import lifted_row, readings, road
 from byhand.worked.sheets import one_sheet, sheet

@@ -328,17 +328,17 @@ def _in_font(font: str, words: str) -> str:
 
 
 def name_latex(name: str) -> str:
-    r"""A name in LaTeX: 'X', 'W_Q', 'dW_1', 'X^T' as symbols, 'gamma' as γ, a dotted name in typewriter; LaTeX passes through."""
+    r"""A name in LaTeX: 'X', 'W_Q', 'dW_1', 'X^T', 'U^+', 'dDEC_2' as symbols, 'gamma' as γ, a dotted name in typewriter; LaTeX passes through."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"name was {name!r}; it must be a non-empty string")
     if "\\" in name or "{" in name:
         return name
     if name in _GREEK:
         return "\\" + name
-    match = re.fullmatch(r"(d?)([A-Za-z]|" + "|".join(_GREEK) + r")(?:_(\w+))?(\^T|\^\d+|')?", name)
+    match = re.fullmatch(r"(d?)([A-Za-z]|[A-Z]{3,}|" + "|".join(_GREEK) + r")(?:_(\w+))?(\^T|\^\+|\^\d+|')?", name)
     if match:
         d, symbol, below, above = match.groups()
-        symbol = "\\" + symbol if symbol in _GREEK else symbol
+        symbol = "\\" + symbol if symbol in _GREEK else rf"\text{{{symbol}}}" if len(symbol) > 2 else symbol
         below = "" if below is None else "_{" + (below if len(below) == 1 or below.isdigit() else rf"\text{{{below}}}") + "}"
         above = r"^\top" if above == "^T" else (above or "")
         return f"{d}{symbol}{below}{above}"

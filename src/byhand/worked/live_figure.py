@@ -137,7 +137,7 @@ def _projections():
     n = "d:decoder.0.residual_3"
     return LiveFigure(
         "projections", "lively", "The gradient below the last norm, row i, as one weight above it moves", Control("W_out[0, <bos>]", -3, 3, 0.1, -0.5),
-        ("output.w", 0, "set"), tuple(_number(f"dR[i, {c}]", n, 1, c) for c in range(4)), "terms", (-3, -0.5, 0, 3), row=(n, 1),
+        ("output.w", 0, "set"), tuple(_number(f"dR₃[i, {c}]", n, 1, c) for c in range(4)), "terms", (-3, -0.5, 0, 3), row=(n, 1),
     )  # fmt: skip
 
 

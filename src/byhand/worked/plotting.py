@@ -135,6 +135,40 @@ def heatmaps(
         return picture(figure, alt or "Side by side: " + "; ".join(_listed(name, panel, digits) for name, panel in values.items()))
 
 
+def product(
+    a: Any,
+    b: Any,
+    names: tuple[str, str, str] = ("C", "A", "B"),
+    rows: Sequence | None = None,
+    cols: Sequence | None = None,
+    digits: int = 2,
+    alt: str | None = None,
+) -> Picture:
+    """C = A B as three coloured matrices: A at the left of C, B above it, so that each entry of C stands where its row and its column meet.
+
+    a: (m, k), b: (k, n); with k = 1 it is an outer product. rows, cols: labels of A's rows and of B's columns. Each has a colour scale of its own.
+    """
+    import matplotlib.pyplot as plt
+
+    a, b = f.as_floats(a, names[1]), f.as_floats(b, names[2])
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or not a.size * b.size:
+        raise ValueError(f"{names[1]} had shape {a.shape} and {names[2]} {b.shape}; they must be (m, k) and (k, n)")
+    (m, k), n = a.shape, b.shape[1]
+    rows, cols = axis_labels("rows", rows, m), axis_labels("cols", cols, n)
+    cell, gap = 0.62, 0.55
+    with book_style():
+        size = {"width_ratios": (k, n), "height_ratios": (k, m), "wspace": gap * 2 / (k + n), "hspace": gap * 2 / (k + m)}
+        figure, axes = plt.subplots(2, 2, figsize=((k + n + gap) * cell, (k + m + gap) * cell), gridspec_kw=size)
+        axes[0, 0].axis("off")
+        panels = (a @ b, [""] * m, [""] * n), (a, rows, [""] * k), (b, [""] * k, cols)
+        for axis, name, (values, *labels) in zip((axes[1, 1], axes[1, 0], axes[0, 1]), names, panels):
+            _draw_heatmap(axis, values, np.isfinite(values), _color_map(values, None), digits)
+            _label_axes(axis, *values.shape, *labels)
+            axis.xaxis.tick_top()
+            axis.set_xlabel(name, fontsize=10)
+        return picture(figure, alt or "; ".join(_listed(name, x, digits) for name, x in zip(names, (a @ b, a, b))))
+
+
 # --- parts
 
 

@@ -65,10 +65,10 @@ ENCODER = (
     ("X", "encoder.input", "the source words", "source", None),
     ("A", "encoder.0.self_attention.weights", "weights of self-attention", "source", "source"),
     ("MHA(X)", "encoder.0.self_attention.out", "the heads, mixed by W_O", "source", None),
-    ("N", "encoder.0.norm_1.out", "first add and norm", "source", None),
+    ("ENC₁", "encoder.0.norm_1.out", "first add and norm", "source", None),
     ("U", "encoder.0.feed_forward.hidden", "before the gates", "source", None),
     ("F", "encoder.0.feed_forward.out", "the network's result", "source", None),
-    ("M", "encoder.memory", "second add and norm: the memory", "source", None),
+    ("ENC", "encoder.memory", "second add and norm: the memory", "source", None),
 )
 DECODER = (
     ("Y", "decoder.input", "the target words", "target", None),
@@ -78,7 +78,7 @@ DECODER = (
     ("DEC₂", "decoder.0.norm_2.out", "second add and norm", "target", None),
     ("U", "decoder.0.feed_forward.hidden", "before the gates", "target", None),
     ("F", "decoder.0.feed_forward.out", "the network's result", "target", None),
-    ("H", "decoder.out", "third add and norm", "target", None),
+    ("h", "decoder.out", "third add and norm", "target", None),
     ("z", "logits", "the logits", "target", "vocabulary"),
 )
 
