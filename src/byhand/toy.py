@@ -7,7 +7,7 @@ with half-integer weights, pre- or post-norm.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from typing import Any
 
@@ -40,6 +40,13 @@ class Case:
     reduction: str
     smoothing: float
     names: dict[str, tuple[str, ...]]
+
+
+def check_case(case: Case) -> None:
+    """Raise ValueError for what has not a Case's fields."""
+    for field in fields(Case):
+        if field.name != "names" and not hasattr(case, field.name):
+            raise ValueError(f"case was {type(case).__name__}, without {field.name}; it must be a byhand.toy.Case, or have its fields")
 
 
 def document(exact: bool = False) -> Case:

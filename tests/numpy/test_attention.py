@@ -229,5 +229,5 @@ def test_a_mask_that_cannot_be_meant(mask, causal):
 
 def test_no_heads():
     x = np.ones((1, 2, 4))
-    with pytest.raises(ValueError, match="n_heads was 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="n_heads was 0; it must be a whole number of at least 1"):
         multi_head_attention(x, x, *[np.eye(4)] * 4, 0)

@@ -281,5 +281,5 @@ def test_the_worked_decoder_goes_on_from_its_padded_prompt():
 
 def test_what_is_no_cache():
     params, config, _ = _model()
-    with pytest.raises(ValueError, match="kv_cache was dict; it must be None or the .kv_cache of an earlier forward"):
+    with pytest.raises(ValueError, match="kv_cache was dict; it must be None or a KVCache"):
         decoder.forward(params, config, np.array([[1]]), {})

@@ -78,7 +78,7 @@ def test_the_schedule_rises_as_a_line_meets_its_peak_at_the_warm_up_and_falls_as
 
 @pytest.mark.parametrize(("arguments", "words"), [((0, 512), "step was 0"), ((1, 0), "d_model was 0"), ((1, 512, 0), "warmup was 0")])
 def test_a_schedule_that_cannot_be(arguments, words):
-    with pytest.raises(ValueError, match=words + "; it must be at least 1"):
+    with pytest.raises(ValueError, match=words + "; it must be a whole number of at least 1"):
         noam(*arguments)
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_meant(grads, options, words):
     ({"grads": {"w": np.array([0.0, 1])}, "eps": 0.0}, "eps was 0 and an entry of the gradient of 'w' was always 0"),
     ({"betas": (0.9, 0.9, 0.9)}, "betas was"),
     ({"lr": None}, "lr was None"),
-    ({"state": {}}, "state was dict; it must be None or the AdamState"),
+    ({"state": {}}, "state was dict; it must be None or an AdamState"),
     ({"state": adam({"b": np.ones(1)}, {"b": np.ones(1)})[1]}, "state.m must have params' names; only one of them has b, w"),
     ({"state": adam({"w": np.ones(1)}, {"w": np.ones(1)})[1]}, r"state.m of 'w' had shape \(1,\)"),
 ])  # fmt: skip
@@ -119,7 +119,7 @@ def test_what_would_travel_into_the_parameters(change, words):
 
 @pytest.mark.parametrize("size", [{"step": float("nan")}, {"d_model": float("nan")}])
 def test_a_schedule_of_nan(size):
-    with pytest.raises(ValueError, match="was nan; it must be at least 1"):
+    with pytest.raises(ValueError, match="was nan; it must be a whole number"):
         noam(**({"step": 1, "d_model": 8} | size))
 
 

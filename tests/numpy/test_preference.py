@@ -158,7 +158,7 @@ def test_an_empty_answer_has_no_likelihood():
 @pytest.mark.parametrize(("call", "words"), [
     (lambda one: dpo(one, one, one, np.ones(2), 0.1), "all must be"),
     (lambda one: dpo(one[:0], one[:0], one[:0], one[:0], 0.1), "at least one pair"),
-    (lambda one: dpo(one * -np.inf, one, one, one, 0.1), "chosen held -inf; it must be finite"),
+    (lambda one: dpo(one * -np.inf, one, one, one, 0.1), "chosen held -inf at \\(0,\\); every entry must be a finite number"),
     (lambda one: dpo(one, one, one, one * np.nan, 0.1), "reference_rejected held nan"),
     (lambda one: dpo(one, one, one, one, 0.0), "beta was 0.0"),
     (lambda one: bradley_terry(one, np.ones(3)), "all must be"),

@@ -146,7 +146,7 @@ def test_the_bound_holds_from_the_smallest_numbers_to_the_largest(dtype, exponen
 
 def test_small_numbers_by_hand():
     halves = quantize(np.array([[1e-5, -2e-6, 5e-6, 1e-6]], np.float16))
-    assert halves.values[0, 0] == 127 and halves.scale.dtype == np.float32 and 0 < error(np.array([[1e-5]], np.float16), halves).largest < 1
+    assert halves.values[0, 0] == 127 and halves.scale.dtype == np.float32 and 0 < error(np.array([[1e-5, -2e-6, 5e-6, 1e-6]], np.float16), halves).largest < 1
     unit = np.finfo(np.float32).smallest_subnormal
     small = quantize(np.array([[143 * unit, -71 * unit]], np.float32))
     assert small.values.tolist() == [[127, -63]] and small.scale.dtype == np.float64

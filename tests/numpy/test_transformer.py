@@ -310,7 +310,7 @@ def test_a_constant_row_under_eps_0():
 
 def test_a_gradient_of_another_shape():
     out = _forward(toy.lively())
-    with pytest.raises(ValueError, match=r"dlogits had shape \(1, 3, 4\); it must be the logits'"):
+    with pytest.raises(ValueError, match=r"dlogits had shape \(1, 3, 4\); it must be the output's"):
         transformer.backward(np.zeros((1, 3, 4)), out.cache)
 
 
@@ -358,7 +358,7 @@ def test_a_gradient_that_is_not_finite(bad):
 
 def test_what_is_no_config_or_no_dict():
     case = toy.lively()
-    with pytest.raises(ValueError, match="config was dict; it must be a byhand.Config"):
+    with pytest.raises(ValueError, match="config was dict; it must be a Config"):
         transformer.forward(case.params, {}, case.source, case.decoder_input)
     with pytest.raises(ValueError, match="params was NoneType; it must be a dict of arrays"):
         transformer.forward(None, case.config, case.source, case.decoder_input)

@@ -48,4 +48,4 @@ def test_the_modules_hold_gamma_and_beta():
 @pytest.mark.parametrize("value", [0.1, 0.7])
 def test_a_constant_row_under_eps_0_whose_mean_rounds(value):
     with pytest.raises(ValueError, match="x had a constant row and eps was 0"):
-        layer_norm(torch.full((2, 3), value, dtype=torch.float64), torch.ones(3), torch.zeros(3), eps=0.0)
+        layer_norm(torch.full((2, 3), value, dtype=torch.float64), torch.ones(3).double(), torch.zeros(3).double(), eps=0.0)

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..doors import whole
 from ..record import Record, nothing
-from .checks import checked, plain
+from .checks import check_finite, check_mask, checked, plain, upstream
+from .heads import merge_heads, repeat_heads, split_heads, sum_heads
 from .linear import LinearCache, check_product, linear, linear_backward
 from .position import RopeCache, check_positions, rope, rope_backward
 from .softmax import SoftmaxCache, softmax, softmax_backward
@@ -16,6 +18,7 @@ from .tiled import check_attention, tiled_attention, tiled_attention_backward  #
 Array = np.ndarray
 linear, linear_backward, rope, rope_backward = plain(linear, linear_backward, rope, rope_backward)
 softmax, softmax_backward = plain(softmax, softmax_backward)
+merge_heads, repeat_heads, split_heads, sum_heads = plain(merge_heads, repeat_heads, split_heads, sum_heads)
 
 
 class AttentionCache(NamedTuple):
@@ -43,7 +46,7 @@ def attention(
     for what is not finite.
     Source: Vaswani et al. 2017, equation 1.
     """
-    allowed = attention_mask(q.shape[-2], k.shape[-2], mask, causal)
+    allowed = attention_mask.rule(q.shape[-2], k.shape[-2], mask, causal)
     scores = q @ k.swapaxes(-1, -2)
     scores /= math.sqrt(q.shape[-1])
     record("scores", scores)
@@ -52,6 +55,7 @@ def attention(
     return mixed, AttentionCache(q, k, v, weights)
 
 
+@upstream(lambda cache: (*cache.q.shape[:3], cache.v.shape[3]))
 def attention_backward(
     dy: Float[Array, "batch heads t_q d_v"], cache: AttentionCache,
     record: Record = nothing,
@@ -73,6 +77,14 @@ def attention_backward(
     return dq, dk, dv
 
 
+def _check_attention_mask(t_q, t_k, mask):
+    whole("t_q", t_q)
+    whole("t_k", t_k)
+    if mask is not None:
+        check_mask(mask, (*np.shape(mask)[:-2], t_q, t_k), "the scores")
+
+
+@checked(_check_attention_mask)
 def attention_mask(
     t_q: int, t_k: int, mask: Bool[Array, "..."] | None, causal: bool
 ) -> Bool[Array, "..."] | None:
@@ -95,9 +107,8 @@ class MultiHeadCache(NamedTuple):
     has_past: bool = False
 
 
-def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads, positions):
-    if n_heads < 1:
-        raise ValueError(f"n_heads was {n_heads}; it must be at least 1")
+def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, past):
+    whole("n_heads", n_heads)
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
     if n_kv_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")
@@ -110,8 +121,28 @@ def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads, positi
         if w.shape[1] % heads:
             raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
     check_product(concat=np.empty((0, w_v.shape[1] // n_kv_heads * n_heads)), w_o=w_o)
+    d_k = w_q.shape[1] // n_heads
+    if w_k.shape[1] != n_kv_heads * d_k:
+        raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
     if positions is not None:
         check_positions(positions, x)
+        check_positions(positions, memory)
+    shapes = [(len(x), n_kv_heads, w.shape[1] // n_kv_heads) for w in (w_k, w_v)]
+    t_past = 0 if past is None else check_past(past, shapes, x.dtype)
+    if mask is not None:
+        check_mask(mask, (len(x), n_heads, x.shape[1], t_past + memory.shape[1]), "the scores")
+
+
+def check_past(past, shapes, dtype):
+    """How many tokens past holds, after a look at its keys and values; shapes are theirs without the time."""
+    if len(past) != 2 or not all(isinstance(value, np.ndarray) and value.ndim == 4 and value.dtype == dtype for value in past):
+        raise ValueError(f"past was {past!r}; it must be keys and values, two arrays (batch, kv_heads, time, width) in {dtype}")
+    time = past[0].shape[2]
+    for name, value, (batch, heads, width) in zip(("keys", "values"), past, shapes):
+        if value.shape != (batch, heads, time, width):
+            raise ValueError(f"past held {name} of shape {value.shape}; it must be {(batch, heads, time, width)}")
+        check_finite(**{f"past's {name}": value})
+    return time
 
 
 @checked(_check_multi_head, stages=True)
@@ -123,7 +154,7 @@ def multi_head_attention(
     w_v: Float[Array, "d_model kv_heads*d_v"],
     w_o: Float[Array, "heads*d_v d_model"],
     n_heads: int,
-    mask: Bool[Array, "batch heads t_q t_k"] | None = None,
+    mask: Bool[Array, "#batch #heads #t_q t_k"] | None = None,
     causal: bool = False,
     n_kv_heads: int | None = None,
     positions: Int[Array, "t_q"] | Int[Array, "batch t_q"] | None = None,
@@ -165,6 +196,13 @@ def multi_head_attention(
     return record("out", y), MultiHeadCache(*caches, k, v, rotation, past is not None)
 
 
+def _whole_output(cache):
+    if cache.has_past:
+        raise ValueError("cache came from a forward pass with a past; a backward needs one pass over all positions")
+    return *cache.q.x.shape[:2], cache.out.w.shape[1]
+
+
+@upstream(_whole_output)
 def multi_head_attention_backward(
     dy: Float[Array, "batch t_q d_model"], cache: MultiHeadCache,
     record: Record = nothing,
@@ -178,11 +216,10 @@ def multi_head_attention_backward(
     Raises ValueError where the forward read a past: its keys came from an earlier call,
     which has its own cache.
     """
-    _check_whole(cache)
     n_heads, n_kv_heads = cache.attention.q.shape[1], cache.keys.shape[1]
     dconcat, out = linear_backward(record("out", dy), cache.out)
     dmixed = split_heads(record("concat", dconcat), n_heads)
-    dq, dk, dv = attention_backward(dmixed, cache.attention, record)
+    dq, dk, dv = attention_backward.rule(dmixed, cache.attention, record)
     record("q", dq)
     if n_kv_heads < n_heads:  # several query heads used one: their gradients add
         dk = sum_heads(record("k_per_query_head", dk), n_kv_heads)
@@ -196,43 +233,3 @@ def multi_head_attention_backward(
     dvalue, v = linear_backward(merge_heads(dv), cache.v)
     grads = {"w_q": q["w"], "w_k": k["w"], "w_v": v["w"], "w_o": out["w"]}
     return (dquery, dkey, dvalue), grads
-
-
-def _check_whole(cache):
-    if cache.has_past:
-        raise ValueError("cache came from a forward pass with a past; a backward needs one pass over all positions")
-
-
-def repeat_heads(
-    x: Float[Array, "batch kv_heads time d"], shared: int
-) -> Float[Array, "batch kv_heads*shared time d"]:
-    """y_h = x_(h // shared): each key-value head once for every reader of it."""
-    return x if shared == 1 else np.repeat(x, shared, axis=1)
-
-
-def sum_heads(
-    dy: Float[Array, "batch heads time d"], n_kv_heads: int
-) -> Float[Array, "batch kv_heads time d"]:
-    """dx_g = Σ_(h: h // shared = g) dy_h: the backward of repeat_heads."""
-    batch, heads, time, d = dy.shape
-    if heads == n_kv_heads:
-        return dy
-    return dy.reshape(batch, n_kv_heads, heads // n_kv_heads, time, d).sum(axis=2)
-
-
-def split_heads(
-    x: Float[Array, "batch time heads*d"], n_heads: int
-) -> Float[Array, "batch heads time d"]:
-    """(batch, time, heads·d) to (batch, heads, time, d): a block of columns each."""
-    batch, time, width = x.shape
-    if width % n_heads:
-        raise ValueError(f"n_heads was {n_heads}; it must divide the width, {width}")
-    return x.reshape(batch, time, n_heads, width // n_heads).swapaxes(1, 2)
-
-
-def merge_heads(
-    x: Float[Array, "batch heads time d"]
-) -> Float[Array, "batch time heads*d"]:
-    """The inverse of split_heads, and its backward."""
-    batch, heads, time, d = x.shape
-    return x.swapaxes(1, 2).reshape(batch, time, heads * d)

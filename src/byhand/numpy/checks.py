@@ -1,54 +1,62 @@
-"""What a public operation looks at before it computes, and a model once for all the operations inside it.
+"""What the functions of this floor look at (byhand.doors says when): float32 or float64, one of them in a call, and finite throughout.
 
-An operation stands twice under one name: `linear(x, w)` checks its arguments and then applies the rule, and `linear.rule` is the rule alone.
-A room that is built of others takes their rules, `linear, softmax = plain(linear, softmax)`, since it has checked what it hands them.
+Half precision is refused, since sums in it overflow at 65504; so are integers, in which a result would be cut off, and lists.
 """
 
-import inspect
 import math
 from collections.abc import Callable
-from functools import wraps
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
-from ..record import Record
+from .. import doors
+from ..doors import plain  # noqa: F401 (rooms take it from here)
+from ..parameters import FLOATS, check_floats
 
 Array = np.ndarray
 
 
-def checked(check: Callable, stages: bool = False) -> Callable:
-    """Makes a rule public: `check` gets the arguments that it names and raises ValueError or IndexError for what cannot be meant.
-
-    stages: the rule takes a record, and what it computes on the way must be finite too.
-    """
-    names = inspect.signature(check).parameters
-
-    def decorate(rule):
-        signature = inspect.signature(rule)
-
-        @wraps(rule)
-        def door(*args, **kwargs):
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
-            check(**{name: given.arguments[name] for name in names})
-            if not stages:
-                return rule(*args, **kwargs)
-            record = given.arguments["record"] if given.arguments["record"].on else Record()
-            given.arguments["record"] = record
-            result = rule(*given.args, **given.kwargs)
-            check_finite(**record.kept)
-            return result
-
-        door.rule = rule
-        return door
-
-    return decorate
+def checked(check: Callable | None = None, stages: bool = False, finite: bool = True) -> Callable:
+    """doors.checked for NumPy arrays. stages: what the rule records must be finite too; finite=False: check says what must be finite."""
+    return doors.checked(check, floats=_finite_floats if finite else _floats, stages=check_finite if stages else None)
 
 
-def plain(*operations: Callable) -> list[Callable]:
-    """The rules of these operations, without their checks."""
-    return [getattr(operation, "rule", operation) for operation in operations]
+def upstream(shape: Callable[[Any], tuple[int, ...]]) -> Callable:
+    """checked for a backward: dy must have the shape of the output, which `shape` reads from the cache, and the dtype of the forward pass."""
+    return checked(lambda dy, cache: check_upstream("dy", dy, cache, shape(cache)))
+
+
+def check_upstream(name: str, dy: Float[Array, "..."], cache: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless the gradient has this shape, the output's, and the dtype of the arrays in the cache."""
+    if dy.shape != tuple(shape):
+        raise ValueError(f"{name} had shape {dy.shape}; it must be the output's, {tuple(shape)}")
+    dtype = _dtype_in(cache)
+    if dtype is not None and dtype != dy.dtype:  # `in` would take None for float64
+        raise ValueError(f"{name} had dtype {dy.dtype}; it must be {dtype}, as in the forward pass")
+
+
+def _dtype_in(cache):
+    """The dtype of the first array of floating-point numbers in nested tuples; None where there is none."""
+    if isinstance(cache, np.ndarray):
+        return cache.dtype if cache.dtype.kind == "f" else None
+    parts = cache if isinstance(cache, tuple) else ()
+    return next((dtype for dtype in map(_dtype_in, parts) if dtype is not None), None)
+
+
+def check_dtype(dtype: Any) -> None:
+    """Raise ValueError unless it names float32 or float64."""
+    if not isinstance(dtype, (type, str, np.dtype)) or dtype not in FLOATS:
+        raise ValueError(f"dtype was {dtype!r}; it must be float32 or float64")
+
+
+def _floats(**arrays):
+    check_floats(arrays)
+
+
+def _finite_floats(**arrays):
+    check_floats(arrays)
+    check_finite(**arrays)
 
 
 # ---- what is not finite -------------------------------------------------------------------------
@@ -76,14 +84,7 @@ def refuse(name: str, value: Array, where: Array) -> None:
 # ---- kinds and shapes ---------------------------------------------------------------------------
 
 
-def check_arrays(**values: Array) -> None:
-    """Raise ValueError for the first value that is not a NumPy array."""
-    for name, value in values.items():
-        if not isinstance(value, np.ndarray):
-            raise ValueError(f"{name} was {type(value).__name__}; it must be a NumPy array")
-
-
-def check_mask(mask: Bool[Array, "..."], shape: tuple[int, ...], of: str | None = None) -> Bool[Array, "..."]:
+def check_mask(mask: Bool[Array, "..."], shape: tuple[int, ...], of: str | None = None, name: str = "mask") -> Bool[Array, "..."]:
     """The mask, after a check: booleans of that shape, a list of them too; where `of` names an array, an array that broadcasts to it."""
     mask = np.asarray(mask) if of is None else mask
     fits = isinstance(mask, np.ndarray) and mask.dtype == bool and mask.ndim <= len(shape)
@@ -92,15 +93,20 @@ def check_mask(mask: Bool[Array, "..."], shape: tuple[int, ...], of: str | None 
     if not fits or any(m not in (1, n) for m, n in zip(reversed(mask.shape), reversed(shape))):
         was = f"dtype {mask.dtype} and shape {mask.shape}" if isinstance(mask, np.ndarray) else f"type {type(mask).__name__}"
         must = f"a NumPy array of booleans that broadcasts to {of}, {shape}" if of else f"booleans of shape {shape}"
-        raise ValueError(f"mask had {was}; it must be {must}")
+        raise ValueError(f"{name} had {was}; it must be {must}")
     return mask
+
+
+def check_integers(name: str, values: Int[Array, "..."]) -> None:
+    """Raise ValueError unless it is a NumPy array of whole numbers."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
+        kind = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
+        raise ValueError(f"{name} was {kind}; it must be a NumPy array of integers")
 
 
 def check_tokens(name: str, tokens: Int[Array, "batch time"], vocab: int) -> None:
     """Raise unless tokens is a filled (batch, time) array of whole numbers in [0, vocab)."""
-    if not isinstance(tokens, np.ndarray) or tokens.dtype.kind not in "iu":
-        kind = tokens.dtype if isinstance(tokens, np.ndarray) else type(tokens).__name__
-        raise ValueError(f"{name} was {kind}; it must be a NumPy array of integers")
+    check_integers(name, tokens)
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(f"{name} had shape {tokens.shape}; it must be (batch, time), neither of them 0")
     low, high = int(tokens.min()), int(tokens.max())

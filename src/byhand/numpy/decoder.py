@@ -13,10 +13,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..config import Config
+from ..doors import whole
 from ..parameters import check_params, decoder_shapes, draw
 from ..record import Record, nothing
 from . import passes
-from .checks import check_lengths, check_tokens
+from .checks import check_dtype, check_lengths, check_tokens, check_upstream, checked, plain
 from .embedding import EmbeddingCache, embedding_backward
 from .generation import Choose, KVCache, check_kv_cache, check_time, places, read_so_far, with_cache, without_cache
 from .layers import BLOCKS, BlockCache, NormCache, Rooms, embed, flat, logits_of, norm
@@ -27,6 +28,9 @@ from .sampling import greedy
 
 Array = np.ndarray
 Arrays = dict[str, Array]
+embed, logits_of, norm, flat = plain(embed, logits_of, norm, flat)
+embedding_backward, linear_backward, norm_backward = plain(embedding_backward, linear_backward, norm_backward)
+places, read_so_far, with_cache, without_cache = plain(places, read_so_far, with_cache, without_cache)
 
 
 class Cache(NamedTuple):
@@ -44,11 +48,23 @@ class Output(passes.Output):
     kv_cache: KVCache | None = field(default=None, kw_only=True)
 
 
+@checked(lambda dtype: check_dtype(dtype))
 def init(config: Config, seed: int = 0, dtype=np.float64) -> Arrays:
     """Starting parameters: matrices Xavier-uniform, embeddings N(0, 1/d_model), γ = 1, β and biases 0."""
     return draw(decoder_shapes(config), seed, dtype)
 
 
+def _check_forward(params, config, tokens, kv_cache, lengths):
+    check_params(params, decoder_shapes(config), finite=False)
+    check_tokens("tokens", tokens, config.target_vocab)
+    if kv_cache is not None:
+        check_kv_cache(kv_cache, params, config, len(tokens))
+    check_time(config, tokens.shape[1], kv_cache)
+    if lengths is not None:
+        check_lengths("lengths", lengths, *tokens.shape)
+
+
+@checked(_check_forward)
 def forward(
     params: Arrays,
     config: Config,
@@ -70,13 +86,7 @@ def forward(
     or not finite, for tokens or lengths that do not fit, for more tokens than max_length, for a kv_cache of another
     model, batch or dtype, and where an activation is not finite (named).
     """
-    check_params(params, decoder_shapes(config), finite=False)
-    check_tokens("tokens", tokens, config.target_vocab)
-    if kv_cache is not None:
-        check_kv_cache(kv_cache, params, config, len(tokens))
-    check_time(config, tokens.shape[1], kv_cache)
-    if lengths is not None:
-        lengths = check_lengths("lengths", lengths, *tokens.shape)
+    lengths = None if lengths is None else np.asarray(lengths)
     run = partial(_run, params, config, tokens, kv_cache, lengths, keep)
     logits, cache, kv_cache = run_forward(run, record, partial(check_params, params, decoder_shapes(config)))
     return Output(logits, cache, run if keep else None, record.kept if record.on and keep else None, kv_cache=kv_cache)
@@ -104,21 +114,26 @@ def _run(params, config, tokens, kv_cache, lengths, keep, record):
     return logits, cache, KVCache(tuple(keys), tuple(values), valid, config, params)
 
 
-def backward(dlogits: Float[Array, "batch time vocab"], cache: Cache, record: Record = nothing) -> Arrays:
+def _check_backward(dlogits, cache):
+    if cache is None:
+        raise ValueError("cache was None; a backward needs the cache of a forward pass with keep=True and no kv_cache")
+    check_upstream("dlogits", dlogits, cache.output, cache.output.x.shape[:-1] + cache.output.w.shape[1:])
+
+
+@checked(_check_backward)
+def backward(dlogits: Float[Array, "batch time vocab"], cache: Cache | None, record: Record = nothing) -> Arrays:
     """The gradient of every parameter, from the gradient at the logits; names, order and shapes as in params.
 
     A record given keeps the gradient of every stage, in the order of computing.
     """
-    if cache is None:
-        raise ValueError("cache was None; a backward needs the cache of a forward pass with keep=True and no kv_cache")
-    shape = cache.output.x.shape[:-1] + cache.output.w.shape[1:]
-    return run_backward(partial(_run_backward, cache=cache), dlogits, shape, record)
+    return run_backward(partial(_run_backward, cache=cache), dlogits, record)
 
 
-def gradients(dlogits: Float[Array, "batch time vocab"], cache: Cache) -> Gradients:
+@checked(_check_backward)
+def gradients(dlogits: Float[Array, "batch time vocab"], cache: Cache | None) -> Gradients:
     """backward with a record: the parameters' gradients, and that of every stage in the order of computing."""
     record = Record()
-    return Gradients(backward(dlogits, cache, record), record.kept)
+    return Gradients(backward.rule(dlogits, cache, record), record.kept)
 
 
 def _run_backward(dlogits, record, cache):
@@ -140,6 +155,16 @@ def _run_backward(dlogits, record, cache):
     return {name: grads[name] for name in decoder_shapes(config)}
 
 
+def _check_generate(params, config, tokens, n_new, lengths):
+    check_params(params, decoder_shapes(config))
+    check_tokens("tokens", tokens, config.target_vocab)
+    whole("n_new", n_new)
+    check_time(config, tokens.shape[1] + n_new)
+    if lengths is not None:
+        check_lengths("lengths", lengths, *tokens.shape)
+
+
+@checked(_check_generate)
 def generate(
     params: Arrays,
     config: Config,
@@ -157,14 +182,9 @@ def generate(
     Raises as forward does, at the call and not at the first step, and ValueError for
     n_new below 1.
     """
-    check_params(params, decoder_shapes(config))
-    check_tokens("tokens", tokens, config.target_vocab)
-    if isinstance(n_new, bool) or not hasattr(n_new, "__index__") or n_new < 1:
-        raise ValueError(f"n_new was {n_new!r}; it must be a whole number, at least 1")
-    check_time(config, tokens.shape[1] + n_new)
     if lengths is None:
         lengths = np.full(len(tokens), tokens.shape[1])
-    lengths = check_lengths("lengths", lengths, *tokens.shape)
+    lengths = np.asarray(lengths)
 
     def read(tokens, kv_cache, lengths):
         run = partial(_run, params, config, tokens, kv_cache, lengths, False)

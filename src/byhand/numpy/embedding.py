@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .checks import check_finite, check_tokens, checked
+from .checks import check_tokens, checked, upstream
 
 Array = np.ndarray
 
@@ -17,8 +17,9 @@ class EmbeddingCache(NamedTuple):
 
 
 def _check_embedding(tokens, table):
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"table had shape {table.shape}; it must be (vocab, d_model), neither of them 0")
     check_tokens("tokens", tokens, len(table))
-    check_finite(table=table)
 
 
 @checked(_check_embedding)
@@ -35,6 +36,7 @@ def embedding(
     return y, EmbeddingCache(tokens, table.shape)
 
 
+@upstream(lambda cache: (*cache.tokens.shape, cache.table_shape[1]))
 def embedding_backward(
     dy: Float[Array, "batch time d_model"], cache: EmbeddingCache
 ) -> tuple[None, dict]:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..record import Record, nothing
-from .checks import checked, plain
+from .checks import checked, plain, upstream
 from .linear import LinearCache, check_product, linear, linear_backward
 
 linear, linear_backward = plain(linear, linear_backward)
@@ -19,11 +19,13 @@ class ReluCache(NamedTuple):
     positive: Bool[Array, "..."]
 
 
+@checked()
 def relu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], ReluCache]:
     """y = max(0, x)"""
     return np.maximum(x, 0), ReluCache(x > 0)
 
 
+@upstream(lambda cache: cache.positive.shape)
 def relu_backward(
     dy: Float[Array, "..."], cache: ReluCache
 ) -> tuple[Float[Array, "..."], dict]:
@@ -39,6 +41,7 @@ class GeluCache(NamedTuple):
     below: Float[Array, "..."]
 
 
+@checked()
 def gelu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluCache]:
     """y = x Φ(x),  Φ(x) = (1 + erf(x/√2)) / 2, the normal distribution's share below x
 
@@ -48,6 +51,7 @@ def gelu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluCache]:
     return x * below, GeluCache(x, below)
 
 
+@upstream(lambda cache: cache.x.shape)
 def gelu_backward(
     dy: Float[Array, "..."], cache: GeluCache
 ) -> tuple[Float[Array, "..."], dict]:
@@ -62,6 +66,7 @@ class GeluTanhCache(NamedTuple):
     bent: Float[Array, "..."]
 
 
+@checked()
 def gelu_tanh(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluTanhCache]:
     """y = x/2 · (1 + tanh(u)),  u = √(2/π) (x + 0.044715 x³)
 
@@ -71,6 +76,7 @@ def gelu_tanh(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], GeluTanhCach
     return x / 2 * (1 + bent), GeluTanhCache(x, bent)
 
 
+@upstream(lambda cache: cache.x.shape)
 def gelu_tanh_backward(
     dy: Float[Array, "..."], cache: GeluTanhCache
 ) -> tuple[Float[Array, "..."], dict]:
@@ -88,6 +94,7 @@ class SiluCache(NamedTuple):
     sigmoid: Float[Array, "..."]
 
 
+@checked()
 def silu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], SiluCache]:
     """y = x σ(x),  σ(x) = 1 / (1 + e^(−x))
 
@@ -98,6 +105,7 @@ def silu(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], SiluCache]:
     return x * sigmoid, SiluCache(x, sigmoid)
 
 
+@upstream(lambda cache: cache.x.shape)
 def silu_backward(
     dy: Float[Array, "..."], cache: SiluCache
 ) -> tuple[Float[Array, "..."], dict]:
@@ -112,17 +120,19 @@ class SwigluCache(NamedTuple):
     silu: SiluCache
 
 
+@checked()
 def swiglu(
-    hidden: Float[Array, "..."], gate: Float[Array, "..."]
-) -> tuple[Float[Array, "..."], SwigluCache]:
+    hidden: Float[Array, "*rows d_ff"], gate: Float[Array, "*rows d_ff"]
+) -> tuple[Float[Array, "*rows d_ff"], SwigluCache]:
     """y = silu(hidden) ⊙ gate
 
     Source: Shazeer 2020, equation 6.
     """
-    bent, cache = silu(hidden)
+    bent, cache = silu.rule(hidden)
     return bent * gate, SwigluCache(bent, gate, cache)
 
 
+@upstream(lambda cache: cache.bent.shape)
 def swiglu_backward(
     dy: Float[Array, "..."], cache: SwigluCache
 ) -> tuple[tuple[Array, Array], dict]:
@@ -130,15 +140,15 @@ def swiglu_backward(
 
     Returns (dhidden, dgate), {}.
     """
-    dhidden, _ = silu_backward(dy * cache.gate, cache.silu)
+    dhidden, _ = silu_backward.rule(dy * cache.gate, cache.silu)
     return (dhidden, dy * cache.bent), {}
 
 
 ACTIVATIONS = {
-    "relu": (relu, relu_backward),
-    "gelu": (gelu, gelu_backward),
-    "gelu_tanh": (gelu_tanh, gelu_tanh_backward),
-    "swiglu": (swiglu, swiglu_backward),  # takes two arrays, and gives two gradients
+    "relu": plain(relu, relu_backward),
+    "gelu": plain(gelu, gelu_backward),
+    "gelu_tanh": plain(gelu_tanh, gelu_tanh_backward),
+    "swiglu": plain(swiglu, swiglu_backward),  # takes two arrays, and gives two gradients
 }
 
 
@@ -158,8 +168,8 @@ def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
         raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")
     check_product(x=x, w_1=w_1, b_1=b_1)
     check_product(hidden=w_1[:0], w_2=w_2, b_2=b_2)
-    if w_3 is not None:
-        check_product(x=x, w_3=w_3)
+    if w_3 is not None and w_3.shape != w_1.shape:
+        raise ValueError(f"w_3 had shape {w_3.shape}; it must be w_1's, {w_1.shape}")
 
 
 @checked(_check_feed_forward, stages=True)
@@ -192,6 +202,7 @@ def feed_forward(
     return y, FeedForwardCache(widen, bend, narrow, activation, widen_gate)
 
 
+@upstream(lambda cache: (*cache.narrow.x.shape[:-1], cache.narrow.w.shape[1]))
 def feed_forward_backward(
     dy: Float[Array, "... d_model"], cache: FeedForwardCache, record: Record = nothing
 ) -> tuple[Float[Array, "... d_model"], dict, dict]:

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..config import Config
+from ..doors import whole
+from .checks import check_integers, check_lengths, checked
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -45,6 +47,13 @@ class KVCache(NamedTuple):
         return f"KVCache({len(self.keys)} layers, batch {batch}, {heads} heads, time {time}, {self.nbytes} bytes)"
 
 
+def _check_places(tokens, kv_cache):
+    check_integers("tokens", tokens)
+    if tokens.ndim != 2 or (kv_cache is not None and len(tokens) != len(kv_cache.valid)):
+        raise ValueError(f"tokens had shape {tokens.shape}; it must be (batch, time), with kv_cache's batch")
+
+
+@checked(_check_places)
 def places(
     tokens: Int[Array, "batch time"], kv_cache: KVCache | None = None
 ) -> Int[Array, "time"] | Int[Array, "batch time"]:
@@ -56,6 +65,13 @@ def places(
     return steps + (before[0] if (before == before[0]).all() else before[:, None])
 
 
+def _check_read(tokens, lengths, kv_cache):
+    _check_places(tokens, kv_cache)
+    if lengths is not None:
+        check_lengths("lengths", lengths, *tokens.shape)
+
+
+@checked(_check_read)
 def read_so_far(
     tokens: Int[Array, "batch time"], lengths: Int[Array, "batch"] | None,
     kv_cache: KVCache | None,
@@ -63,10 +79,17 @@ def read_so_far(
     """True at every token read so far, these included, that is not padding."""
     new = np.ones(tokens.shape, bool)
     if lengths is not None:
-        new = np.arange(tokens.shape[1]) < lengths[:, None]
+        new = np.arange(tokens.shape[1]) < np.asarray(lengths)[:, None]
     return new if kv_cache is None else np.concatenate((kv_cache.valid, new), axis=1)
 
 
+def _check_loop(tokens, n_new, lengths):
+    _check_places(tokens, None)
+    whole("n_new", n_new)
+    check_lengths("lengths", lengths, *tokens.shape)
+
+
+@checked(_check_loop)
 def with_cache(
     read: Read, tokens: Int[Array, "batch time"], n_new: int, choose: Choose,
     lengths: Int[Array, "batch"],
@@ -75,6 +98,7 @@ def with_cache(
 
     The prompt is read at once (prefill), then a token at a time (decode).
     """
+    lengths = np.asarray(lengths)
     logits, kv_cache = read(tokens, None, lengths)
     last = logits[np.arange(len(tokens)), lengths - 1]
     for step in range(n_new):
@@ -85,12 +109,13 @@ def with_cache(
             last = logits[:, 0]
 
 
+@checked(_check_loop)
 def without_cache(
     read: Read, tokens: Int[Array, "batch time"], n_new: int, choose: Choose,
     lengths: Int[Array, "batch"],
 ) -> Iterator[Int[Array, "batch"]]:
     """The same tokens, everything read again at each step."""
-    rows = np.arange(len(tokens))
+    rows, lengths = np.arange(len(tokens)), np.asarray(lengths)
     tokens = np.pad(tokens, ((0, 0), (0, n_new)))
     for step in range(n_new):
         ends = lengths + step

@@ -1,20 +1,21 @@
 """The layers that both models are made of: attention and a feed-forward network, each with its norm and its residual path."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..config import Config
-from ..parameters import ATTENTION
+from ..parameters import ATTENTION, attention_shapes, feed_forward_shapes, norm_shapes, output_shapes
 from ..record import Record, nothing
-from .attention import MultiHeadCache, multi_head_attention, multi_head_attention_backward
-from .checks import plain
+from .attention import MultiHeadCache, check_past, multi_head_attention, multi_head_attention_backward
+from .checks import check_finite, check_mask, check_tokens, checked, plain, upstream
 from .embedding import EmbeddingCache, embedding
 from .feed_forward import FeedForwardCache, feed_forward, feed_forward_backward
 from .linear import LinearCache, linear
 from .norm import NORMS, LayerNormCache, RmsNormCache, norm_backward
-from .position import first_sinusoids, sinusoids
+from .position import check_positions, sinusoids
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -24,7 +25,9 @@ Mask = Bool[Array, "batch 1 1 t_k"]
 Positions = Int[Array, "time"] | Int[Array, "batch time"]
 Past = tuple[Float[Array, "batch kv_heads t_past d_k"], Float[Array, "batch kv_heads t_past d_v"]]
 
-multi_head_attention, feed_forward, embedding, linear = plain(multi_head_attention, feed_forward, embedding, linear)
+multi_head_attention, multi_head_attention_backward = plain(multi_head_attention, multi_head_attention_backward)
+feed_forward, feed_forward_backward, norm_backward = plain(feed_forward, feed_forward_backward, norm_backward)
+embedding, linear, sinusoids = plain(embedding, linear, sinusoids)
 
 
 class Rooms(NamedTuple):
@@ -46,7 +49,7 @@ class Rooms(NamedTuple):
         return multi_head_attention(x, memory, *weights, *how, self.record.inside(name))
 
     def norm(self, name: str, x: Rows) -> tuple[Rows, NormCache]:
-        return norm(x, self.params, f"{self.layer}.{name}", self.config, self.record.inside(name))
+        return norm.rule(x, self.params, f"{self.layer}.{name}", self.config, self.record.inside(name))
 
     def feed_forward(self, x: Rows) -> tuple[Rows, FeedForwardCache]:
         params, name = self.params, f"{self.layer}.feed_forward"
@@ -76,6 +79,25 @@ class Back:
         return dx, ways
 
 
+def _check_norm(x, params, name, config):
+    _check_rows("x", x, config)
+    _check_params(params, {f"{name}.{gain}": shape for gain, shape in norm_shapes(config).items()}, x.dtype)
+
+
+def _check_rows(name, x, config):
+    if x.ndim != 3 or x.shape[2] != config.d_model:
+        raise ValueError(f"{name} had shape {x.shape}; it must be (batch, time, {config.d_model})")
+
+
+def _check_params(params, shapes, dtype):
+    for name, shape in shapes.items():
+        value = params.get(name)
+        if getattr(value, "shape", None) != shape or value.dtype != dtype:
+            raise ValueError(f"params[{name!r}] was {value!r}; it must be an array of shape {shape} in {dtype}")
+        check_finite(**{name: value})
+
+
+@checked(_check_norm)
 def norm(x: Rows, params: Arrays, name: str, config: Config, record: Record) -> tuple[Rows, NormCache]:
     """Layer norm or RMS norm, as config.norm_kind says; norm.norm_backward goes back through either."""
     operation, gains = NORMS[config.norm_kind]
@@ -92,6 +114,28 @@ class BlockCache(NamedTuple):
     norm_2: NormCache
 
 
+def _check_block(x, rooms, mask, positions, past):
+    _check_rooms(x, rooms, rooms.attention)
+    config, time = rooms.config, x.shape[1]
+    if positions is not None:
+        check_positions(positions, x)
+    if past is not None:
+        time += check_past(past, [(len(x), config.n_kv_heads, width) for width in (config.d_k, config.d_v)], x.dtype)
+    if mask is not None:
+        check_mask(mask, (len(x), config.n_heads, x.shape[1], time), "the scores")
+
+
+def _check_rooms(x, rooms, *attentions):
+    """Raise ValueError unless x has rows of the model's width, and rooms has the layer's parameters."""
+    config = rooms.config
+    _check_rows("x", x, config)
+    shapes = {name: attention_shapes(config) for name in attentions} | {"feed_forward": feed_forward_shapes(config)}
+    shapes |= {f"norm_{i}": norm_shapes(config) for i in range(1, len(attentions) + 2)}
+    flat_shapes = {f"{rooms.layer}.{room}.{name}": shape for room, named in shapes.items() for name, shape in named.items()}
+    _check_params(rooms.params, flat_shapes, x.dtype)
+
+
+@checked(_check_block)
 def post_norm_block(
     x: Rows, rooms: Rooms, mask: Mask | None = None, causal: bool = True,
     positions: Positions | None = None, past: Past | None = None,
@@ -107,6 +151,7 @@ def post_norm_block(
     return y, BlockCache(attention, norm_1, feed_forward, norm_2)
 
 
+@upstream(lambda cache: cache.norm_2.normalised.shape)
 def post_norm_block_backward(
     dy: Rows, cache: BlockCache, record: Record = nothing, name: str = "attention"
 ) -> tuple[Rows, dict[str, Arrays]]:
@@ -130,6 +175,7 @@ def post_norm_block_backward(
     return dx, back.grads
 
 
+@checked(_check_block)
 def pre_norm_block(
     x: Rows, rooms: Rooms, mask: Mask | None = None, causal: bool = True,
     positions: Positions | None = None, past: Past | None = None,
@@ -148,6 +194,7 @@ def pre_norm_block(
     return y, BlockCache(attention, norm_1, feed_forward, norm_2)
 
 
+@upstream(lambda cache: cache.norm_1.normalised.shape)
 def pre_norm_block_backward(
     dy: Rows, cache: BlockCache, record: Record = nothing, name: str = "attention"
 ) -> tuple[Rows, dict[str, Arrays]]:
@@ -174,7 +221,7 @@ def pre_norm_block_backward(
     return dx, back.grads
 
 
-BLOCKS = {"post": (post_norm_block, post_norm_block_backward), "pre": (pre_norm_block, pre_norm_block_backward)}
+BLOCKS = {"post": plain(post_norm_block, post_norm_block_backward), "pre": plain(pre_norm_block, pre_norm_block_backward)}
 
 
 # ---- one decoder layer of the encoder-decoder ---------------------------------------------------
@@ -189,6 +236,17 @@ class DecoderLayerCache(NamedTuple):
     norm_3: NormCache
 
 
+def _check_decoder_layer(x, memory, rooms, mask, memory_mask):
+    _check_rooms(x, rooms, "self_attention", "cross_attention")
+    _check_rows("memory", memory, rooms.config)
+    if len(memory) != len(x):
+        raise ValueError(f"memory had {len(memory)} sequences; it must have x's, {len(x)}")
+    for name, given, keys in (("mask", mask, x), ("memory_mask", memory_mask, memory)):
+        if given is not None:
+            check_mask(given, (len(x), rooms.config.n_heads, x.shape[1], keys.shape[1]), "the scores", name)
+
+
+@checked(_check_decoder_layer)
 def decoder_layer(
     x: Rows, memory: Float[Array, "batch t_source d_model"], rooms: Rooms,
     mask: Mask | None = None, memory_mask: Mask | None = None,
@@ -206,6 +264,7 @@ def decoder_layer(
     return y, DecoderLayerCache(own, norm_1, cross, norm_2, feed_forward, norm_3)
 
 
+@upstream(lambda cache: cache.norm_3.normalised.shape)
 def decoder_layer_backward(
     dy: Rows, cache: DecoderLayerCache, record: Record = nothing
 ) -> tuple[Rows, Float[Array, "batch t_source d_model"], dict[str, Arrays]]:
@@ -241,25 +300,58 @@ def decoder_layer_backward(
 # ---- the two ends of a model --------------------------------------------------------------------
 
 
-def embed(tokens: Int[Array, "batch time"], table: Array, config: Config, record: Record, positions: Positions | None = None) -> tuple[Rows, EmbeddingCache]:
+@lru_cache
+def _first_sinusoids(length: int, d_model: int, dtype: np.dtype) -> Float[Array, "length d_model"]:
+    """sinusoidal in this dtype, worked out once and read-only, as a training step needs it again and again."""
+    table = sinusoids(np.arange(length), d_model).astype(dtype)
+    table.flags.writeable = False
+    return table
+
+
+def _check_embed(tokens, table, config, positions):
+    if table.shape != (len(table), config.d_model):
+        raise ValueError(f"table had shape {table.shape}; it must be (vocab, {config.d_model})")
+    check_tokens("tokens", tokens, len(table))
+    if positions is not None:
+        check_positions(positions, tokens[..., None])
+
+
+@checked(_check_embed)
+def embed(
+    tokens: Int[Array, "batch time"], table: Float[Array, "vocab d_model"], config: Config, record: Record, positions: Positions | None = None
+) -> tuple[Rows, EmbeddingCache]:
     """x = √d E[tokens], and the sinusoids of these positions, or of the first ones, added where the model has them"""
     x, cache = embedding(tokens, table)
     record("embedded", x)
     if config.positions == "sinusoidal":  # a constant is added: the gradient passes unchanged
         if positions is None:
-            waves = first_sinusoids(tokens.shape[1], config.d_model, x.dtype)
+            waves = _first_sinusoids(tokens.shape[1], config.d_model, x.dtype)
         else:
             waves = sinusoids(positions, config.d_model).astype(x.dtype)
         x = x + record("positions", waves)
     return record("input", x), cache
 
 
+def _check_logits(x, params, table, config):
+    _check_rows("x", x, config)
+    weights = {table: (config.target_vocab, config.d_model)} if config.tied else {}
+    _check_params(params, weights | output_shapes(config), x.dtype)
+
+
+@checked(_check_logits)
 def logits_of(x: Rows, params: Arrays, table: str, config: Config, record: Record) -> tuple[Float[Array, "batch time vocab"], LinearCache]:
     """z = x W + b; with tied weights W is the table, transposed"""
     logits, cache = linear(x, params[table].T if config.tied else params["output.w"], params["output.b"])
     return record("logits", logits), cache
 
 
+def _check_flat(rooms):
+    for name, grads in rooms.items():
+        if not isinstance(grads, dict):
+            raise ValueError(f"rooms[{name!r}] was {type(grads).__name__}; it must be a dict of arrays")
+
+
+@checked(_check_flat)
 def flat(layer: str, rooms: dict[str, Arrays]) -> Arrays:
     """A layer's gradients under their dotted names."""
     return {f"{layer}.{room}.{name}": grad for room, grads in rooms.items() for name, grad in grads.items()}

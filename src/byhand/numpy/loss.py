@@ -1,19 +1,71 @@
 """Cross-entropy with label smoothing, and its gradient p − q; the next-token shift."""
 
-from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..parameters import check_floats
-from .checks import check_arrays, check_lengths, check_mask
+from ..doors import whole
+from .checks import check_integers, check_lengths, check_mask, checked
 
 Array = np.ndarray
 
 REDUCTIONS = ("mean", "sum", "last")
 
 
+def _check_loss(logits, targets, smoothing, ignore_index, lengths, reduction, mask):
+    check_integers("targets", targets)
+    if logits.ndim != 3 or not logits.shape[2] or targets.shape != logits.shape[:2]:
+        raise ValueError(
+            f"targets had shape {targets.shape} and logits {logits.shape}; they must be (batch, time) and (batch, time, vocab)"
+        )
+    _check_smoothing(smoothing)
+    _check_weights(targets, ignore_index, lengths, reduction, mask)
+
+
+def _check_weights(targets, ignore_index, lengths, reduction, mask):
+    check_integers("targets", targets)
+    if targets.ndim != 2 or 0 in targets.shape:
+        raise ValueError(f"targets had shape {targets.shape}; it must be (batch, time), neither of them 0")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")
+    if lengths is not None:
+        check_lengths("lengths", lengths, *targets.shape)
+    if mask is not None:
+        check_mask(mask, targets.shape)
+
+
+def _check_smoothing(smoothing):
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing was {smoothing!r}; it must lie in [0, 1)")
+
+
+def _check_smoothed(targets, vocab, smoothing):
+    whole("vocab", vocab)
+    _check_smoothing(smoothing)
+    check_integers("targets", targets)
+    if targets.size:
+        _check_targets(targets, vocab)
+
+
+def _check_p(p):
+    if not p.ndim or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"p had shape {p.shape} and entries outside [0, 1]; it must be (..., n) and hold probabilities")
+
+
+def _check_next(tokens, lengths, mask):
+    check_integers("tokens", tokens)
+    if tokens.ndim != 2 or tokens.shape[1] < 2 or not len(tokens):
+        raise ValueError(f"tokens had shape {tokens.shape}; it must be (batch, time) with a time of at least 2")
+
+
+def _check_targets(targets, vocab):
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= vocab:
+        raise IndexError(f"targets held the class {low if low < 0 else high}; it must lie in [0, {vocab})")
+
+
+@checked(_check_loss)
 def cross_entropy(
     logits: Float[Array, "batch time vocab"],
     targets: Int[Array, "batch time"],
@@ -36,8 +88,7 @@ def cross_entropy(
     for a target outside the vocabulary.
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
     """
-    _check_loss(logits, targets, smoothing, reduction)
-    weight = position_weights(targets, ignore_index, lengths, reduction, mask)
+    weight = position_weights.rule(targets, ignore_index, lengths, reduction, mask)
     weight = weight.astype(logits.dtype)
     scored = weight > 0
     vocab = logits.shape[-1]
@@ -60,22 +111,25 @@ def cross_entropy(
     return float((weight * position_loss).sum()), dlogits
 
 
+@checked(_check_smoothed)
 def smoothed_targets(targets: Int[Array, "..."], vocab: int, smoothing: float) -> Float[Array, "... vocab"]:
-    """q_k = (1 − ε)·1[k = target] + ε/V, as an array of its own; the loss itself never builds it."""
+    """q_k = (1 − ε)·1[k = target] + ε/V, in float64, as an array of its own; the loss itself never builds it
+
+    Raises ValueError for smoothing outside [0, 1), IndexError for a target outside the vocabulary.
+    """
     return (1 - smoothing) * np.eye(vocab)[targets] + smoothing / vocab
 
 
+@checked(_check_p)
 def entropy(p: Float[Array, "... n"]) -> Float[Array, "..."]:
     """H(p) = −Σ_k p_k log p_k, with 0 · log 0 = 0 (its limit): what no prediction can be cheaper than, where p is the target
 
     Raises ValueError where p is not an array of numbers from 0 to 1.
     """
-    check_floats({"p": p})
-    if not p.ndim or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"p had shape {p.shape} and entries outside [0, 1]; it must be (..., n) and hold probabilities")
     return (p * -np.log(np.where(p > 0, p, 1))).sum(axis=-1) + 0.0  # + 0: never −0
 
 
+@checked(_check_weights)
 def position_weights(
     targets: Int[Array, "batch time"],
     ignore_index: int | None = None,
@@ -85,15 +139,13 @@ def position_weights(
 ) -> Float[Array, "batch time"]:
     """What each position's loss is multiplied by in the sum: 1/n, 1, or 1/n at the last positions; 0 where not scored."""
     batch, time = targets.shape
-    ends = np.full(batch, time) if lengths is None else check_lengths("lengths", lengths, batch, time)
+    ends = np.full(batch, time) if lengths is None else np.asarray(lengths)
     steps = np.arange(time)
     scored = steps == ends[:, None] - 1 if reduction == "last" else steps < ends[:, None]
     if ignore_index is not None:
-        if not isinstance(ignore_index, Integral):
-            raise ValueError(f"ignore_index was {ignore_index!r}; it must be a whole number")
         scored = scored & (targets != ignore_index)
     if mask is not None:
-        scored = scored & check_mask(mask, targets.shape)
+        scored = scored & np.asarray(mask)
     count = scored.sum()
     if not count:
         raise ValueError("targets leave no position to score: every one is ignored, masked, or past its sequence's length")
@@ -107,6 +159,7 @@ class NextToken(NamedTuple):
     mask: Bool[Array, "batch time-1"] | None
 
 
+@checked(_check_next)
 def next_token(
     tokens: Int[Array, "batch time"],
     lengths: Int[Array, "batch"] | None = None,
@@ -118,8 +171,6 @@ def next_token(
     to be learned; a token that is not stays in the inputs, so that others may attend to it: an attention mask is
     another thing. Raises ValueError for fewer than two tokens, and where the shapes do not fit.
     """
-    if tokens.ndim != 2 or tokens.shape[1] < 2:
-        raise ValueError(f"tokens had shape {tokens.shape}; it must be (batch, time) with a time of at least 2")
     if lengths is not None:
         lengths = check_lengths("lengths", lengths, *tokens.shape) - 1
         if not lengths.min():
@@ -127,27 +178,3 @@ def next_token(
     if mask is not None:
         mask = check_mask(mask, tokens.shape)[:, 1:]
     return NextToken(tokens[:, :-1], tokens[:, 1:], lengths, mask)
-
-
-def _check_loss(logits, targets, smoothing, reduction):
-    check_arrays(logits=logits, targets=targets)
-    if logits.ndim != 3 or not logits.shape[2] or targets.shape != logits.shape[:2]:
-        raise ValueError(
-            f"targets had shape {targets.shape} and logits {logits.shape}; they must be (batch, time) and (batch, time, vocab)"
-        )
-    check_floats({"logits": logits})
-    if targets.dtype.kind not in "iu":
-        raise ValueError(f"targets had dtype {targets.dtype}; it must be an array of integers")
-    if not isinstance(smoothing, Real) or not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing was {smoothing!r}; it must lie in [0, 1)")
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction was {reduction!r}; it must be one of {', '.join(map(repr, REDUCTIONS))}")
-    if not np.isfinite(logits).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(logits))[0])
-        raise ValueError(f"logits held {logits[place]} at {place}; they must be finite")
-
-
-def _check_targets(targets, vocab):
-    low, high = int(targets.min()), int(targets.max())
-    if low < 0 or high >= vocab:
-        raise IndexError(f"targets held the class {low if low < 0 else high}; it must lie in [0, {vocab})")

@@ -7,15 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from ..record import Record, nothing
-from .checks import check_arrays, check_finite, checked
-from .softmax import sum_of
+from .checks import checked, plain, upstream
+from .rows import mean_of
 
 Array = np.ndarray
-
-
-def mean_of(rows: Float[Array, "... d"]) -> Float[Array, "... 1"]:
-    """(1/d) Σ_i rows_i"""
-    return sum_of(rows) / rows.shape[-1]
+(mean_of,) = plain(mean_of)
 
 
 class LayerNormCache(NamedTuple):
@@ -33,16 +29,14 @@ def _check_rms_norm(x, gamma, eps):
 
 
 def _check_norm(x, eps, **gain):
-    if not 0 <= eps < np.inf:
+    if eps < 0:
         raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
-    check_arrays(x=x, **gain)
     if not x.ndim or not x.shape[-1]:
         raise ValueError(f"x had shape {x.shape}; it must be (..., d) with a d of at least 1")
     for name, value in gain.items():
         if value.shape != x.shape[-1:]:
             raise ValueError(f"{name} had shape {value.shape}; it must be {x.shape[-1:]}, x's last axis")
-    check_finite(x=x, **gain)
-    if x.size and x.dtype.kind == "f":
+    if x.size:
         _check_size(x)
 
 
@@ -79,6 +73,7 @@ def layer_norm(
     return y, LayerNormCache(normalised, inverse_std, gamma)
 
 
+@upstream(lambda cache: cache.normalised.shape)
 def layer_norm_backward(
     dy: Float[Array, "... d"], cache: LayerNormCache
 ) -> tuple[Float[Array, "... d"], dict]:
@@ -132,6 +127,7 @@ def rms_norm(
     return y, RmsNormCache(normalised, inverse_rms, gamma)
 
 
+@upstream(lambda cache: cache.normalised.shape)
 def rms_norm_backward(
     dy: Float[Array, "... d"], cache: RmsNormCache
 ) -> tuple[Float[Array, "... d"], dict]:
@@ -150,9 +146,10 @@ def rms_norm_backward(
 NORMS = {"layer": (layer_norm, ("gamma", "beta")), "rms": (rms_norm, ("gamma",))}  # by config.norm_kind: the rule, and its parameters
 
 
+@upstream(lambda cache: cache.normalised.shape)
 def norm_backward(
     dy: Float[Array, "... d"], cache: LayerNormCache | RmsNormCache
 ) -> tuple[Float[Array, "... d"], dict]:
     """layer_norm_backward or rms_norm_backward, by whose cache it is."""
     rms = isinstance(cache, RmsNormCache)
-    return (rms_norm_backward if rms else layer_norm_backward)(dy, cache)
+    return (rms_norm_backward if rms else layer_norm_backward).rule(dy, cache)

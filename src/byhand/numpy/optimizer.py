@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..doors import whole
 from ..parameters import check_floats, shapes_of
-from .checks import is_finite
+from .checks import checked, is_finite
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -19,6 +20,12 @@ class AdamState(NamedTuple):
     v: Arrays
 
 
+def _check_noam(**counts):
+    for name, value in counts.items():
+        whole(name, value)
+
+
+@checked(lambda step, d_model, warmup: _check_noam(step=step, d_model=d_model, warmup=warmup))
 def noam(step: int, d_model: int, warmup: int = 4000) -> float:
     """lr(t) = d_model^(−1/2) · min(t^(−1/2), t · warmup^(−3/2))
 
@@ -26,12 +33,34 @@ def noam(step: int, d_model: int, warmup: int = 4000) -> float:
     Raises ValueError for a step, width or warm-up below 1. Source: Vaswani et al. 2017,
     equation 3.
     """
-    for name, value in (("step", step), ("d_model", d_model), ("warmup", warmup)):
-        if not value >= 1:  # NaN is not at least 1 either
-            raise ValueError(f"{name} was {value}; it must be at least 1")
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
+def _check_adam(params, grads, state, lr, betas, eps):
+    if lr < 0:
+        raise ValueError(f"lr was {lr!r}; it must be a finite number of at least 0")
+    if len(betas) != 2 or not all(isinstance(beta, Real) and 0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas was {betas}; both must lie in [0, 1)")
+    if eps < 0:
+        raise ValueError(f"eps was {eps!r}; it must be a finite number of at least 0")
+    moments = {} if state is None else {"state.m": state.m, "state.v": state.v}
+    if state is not None:
+        whole("state.t", state.t)
+    like, shapes = check_floats(params, "parameter {!r}"), shapes_of(params)
+    for what, arrays in {"grads": grads, **moments}.items():
+        if not isinstance(arrays, dict):
+            raise ValueError(f"{what} was {type(arrays).__name__}; it must be a dict of arrays")
+        if params.keys() != arrays.keys():
+            odd = sorted(params.keys() ^ arrays.keys())
+            raise ValueError(f"{what} must have params' names; only one of them has {', '.join(odd[:4])}")
+        of = "the gradient of" if what == "grads" else f"{what} of"
+        check_floats(arrays, f"{of} {{!r}}", like)
+        if shapes_of(arrays) != shapes:
+            name = next(name for name in params if arrays[name].shape != shapes[name])
+            raise ValueError(f"{of} {name!r} had shape {arrays[name].shape}; it must be the parameter's, {shapes[name]}")
+
+
+@checked(_check_adam)
 def adam(
     params: Arrays,
     grads: Arrays,
@@ -52,7 +81,6 @@ def adam(
     Source: Kingma and Ba 2015, algorithm 1; the constants are Vaswani et al. 2017's,
     section 5.3.
     """
-    _check_adam(params, grads, state, lr, betas, eps)
     t, m, v = _start(params) if state is None else state
     t += 1
     beta_1, beta_2 = betas
@@ -115,28 +143,6 @@ def _groups(arrays, size):
         total += array.size
     if group:
         yield group
-
-
-def _check_adam(params, grads, state, lr, betas, eps):
-    if not isinstance(lr, Real) or not 0 <= lr < math.inf:
-        raise ValueError(f"lr was {lr!r}; it must be a finite number of at least 0")
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"betas was {betas}; both must lie in [0, 1)")
-    if not isinstance(eps, Real) or not 0 <= eps < math.inf:
-        raise ValueError(f"eps was {eps!r}; it must be a finite number of at least 0")
-    if state is not None and not isinstance(state, AdamState):
-        raise ValueError(f"state was {type(state).__name__}; it must be None or the AdamState that the last call returned")
-    moments = {} if state is None else {"state.m": state.m, "state.v": state.v}
-    like, shapes = check_floats(params, "parameter {!r}"), shapes_of(params)
-    for what, arrays in {"grads": grads, **moments}.items():
-        if params.keys() != arrays.keys():
-            odd = sorted(params.keys() ^ arrays.keys())
-            raise ValueError(f"{what} must have params' names; only one of them has {', '.join(odd[:4])}")
-        of = "the gradient of" if what == "grads" else f"{what} of"
-        check_floats(arrays, f"{of} {{!r}}", like)
-        if shapes_of(arrays) != shapes:
-            name = next(name for name in params if arrays[name].shape != shapes[name])
-            raise ValueError(f"{of} {name!r} had shape {arrays[name].shape}; it must be the parameter's, {shapes[name]}")
 
 
 def _refuse_what_is_not_finite(params, grads, state, eps):

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..record import Nothing, Record
-from .checks import check_arrays, check_finite, is_finite
+from .checks import is_finite
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -88,15 +88,8 @@ def run_forward(run: Callable, record: Record, check: Callable[[], None]) -> Any
     return results
 
 
-def run_backward(run: Callable, dlogits: Array, shape: tuple[int, ...], record: Record) -> Arrays:
-    """run(dlogits, record), the parameters' gradients; where one is not finite, once more with a record, to name the first that is not.
-
-    Raises ValueError unless dlogits is an array of the logits' shape that is finite throughout.
-    """
-    check_arrays(dlogits=dlogits)
-    if dlogits.shape != shape:
-        raise ValueError(f"dlogits had shape {dlogits.shape}; it must be the logits', {shape}")
-    check_finite(dlogits=dlogits)
+def run_backward(run: Callable, dlogits: Array, record: Record) -> Arrays:
+    """run(dlogits, record), the parameters' gradients; where one is not finite, once more with a record, to name the first that is not."""
     grads = run(dlogits, record)
     if not is_finite(*grads.values()):
         record = record if record.on else Record()

@@ -1,36 +1,41 @@
 """Positions: sinusoids added to the input, or queries and keys rotated."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from .checks import check_arrays, check_finite, checked
+from ..doors import whole
+from .checks import checked, upstream
 
 Array = np.ndarray
 
 PAIRINGS = ("interleaved", "half")
 
 
+def _check_sinusoidal(length, d_model):
+    whole("length", length)
+    whole("d_model", d_model)
+    if d_model % 2:
+        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
+
+
+@checked(_check_sinusoidal)
 def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)),  PE[pos, 2i+1] = cos(the same angle)
 
     float64. Raises ValueError for a length below 1 or an odd d_model.
     Source: Vaswani et al. 2017, section 3.5.
     """
-    _check_sinusoidal(length, d_model)
-    return sinusoids(np.arange(length), d_model)
+    return sinusoids.rule(np.arange(length), d_model)
 
 
-@lru_cache
-def first_sinusoids(length: int, d_model: int, dtype: np.dtype) -> Float[Array, "length d_model"]:
-    """sinusoidal in this dtype, worked out once and read-only, as a training step needs it again and again."""
-    table = sinusoids(np.arange(length), d_model).astype(dtype)
-    table.flags.writeable = False
-    return table
+def _check_sinusoids(positions, d_model):
+    _check_sinusoidal(1, d_model)
+    _check_places(positions)
 
 
+@checked(_check_sinusoids)
 def sinusoids(
     positions: Int[Array, "..."], d_model: int
 ) -> Float[Array, "... d_model"]:
@@ -44,31 +49,35 @@ class RopeCache(NamedTuple):
     cos: Float[Array, "... time d/2"]
     sin: Float[Array, "... time d/2"]
     pairing: str
+    shape: tuple[int, ...]
 
 
 def _check_rope(x, positions, base, pairing):
     if pairing not in PAIRINGS:
         raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
-    check_arrays(x=x)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise ValueError(f"x had shape {x.shape}; it must be (..., time, d) with an even d, since coordinates rotate in pairs")
-    if not 0 < base < np.inf:
+    if base <= 0:
         raise ValueError(f"base was {base}; it must be a finite number above 0")
-    check_finite(x=x)
     if positions is not None:
         check_positions(positions, x)
 
 
-def check_positions(positions: Int[Array, "..."], x: Float[Array, "... time d"]) -> None:
-    """Raise ValueError unless positions are whole numbers of at least 0, one for each of x's times, or a row of them a sequence."""
+def _check_places(positions):
     positions = np.asarray(positions)
-    time = x.shape[-2]
     if positions.dtype.kind not in "iu":
         raise ValueError(f"positions had dtype {positions.dtype}; it must hold whole numbers")
-    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
-        raise ValueError(f"positions had shape {positions.shape}; it must be ({time},), x's time, or (batch, {time})")
     if positions.size and positions.min() < 0:
         raise ValueError(f"positions held {positions.min()}; each must be at least 0")
+    return positions
+
+
+def check_positions(positions: Int[Array, "..."], x: Float[Array, "... time d"]) -> None:
+    """Raise ValueError unless positions are whole numbers of at least 0, one for each of x's times, or a row of them a sequence."""
+    positions = _check_places(positions)
+    time = x.shape[-2]
+    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
+        raise ValueError(f"positions had shape {positions.shape}; it must be ({time},), x's time, or (batch, {time})")
 
 
 @checked(_check_rope)
@@ -98,9 +107,10 @@ def rope(
     if positions.ndim == 2:  # a row for each sequence: the axes between share it
         angles = angles.reshape(len(positions), *(1,) * (x.ndim - 3), *angles.shape[1:])
     cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
-    return _rotate(x, cos, sin, pairing), RopeCache(cos, sin, pairing)
+    return _rotate(x, cos, sin, pairing), RopeCache(cos, sin, pairing, x.shape)
 
 
+@upstream(lambda cache: cache.shape)
 def rope_backward(
     dy: Float[Array, "... time d"], cache: RopeCache
 ) -> tuple[Float[Array, "... time d"], dict]:
@@ -108,7 +118,7 @@ def rope_backward(
 
     A rotation's transpose is its inverse. Returns dx, {}.
     """
-    cos, sin, pairing = cache
+    cos, sin, pairing, _ = cache
     return _rotate(dy, cos, -sin, pairing), {}
 
 
@@ -126,11 +136,3 @@ def _pairs(x, pairing):
         return x[..., 0::2], x[..., 1::2]
     half = x.shape[-1] // 2
     return x[..., :half], x[..., half:]
-
-
-def _check_sinusoidal(length, d_model):
-    for name, value in (("length", length), ("d_model", d_model)):
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-            raise ValueError(f"{name} was {value!r}; it must be a whole number of at least 1")
-    if d_model % 2:
-        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")

@@ -3,18 +3,55 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..parameters import check_floats
+from ..doors import whole
+from .checks import checked, plain
 from .softmax import softmax
 
 Array = np.ndarray
+(softmax,) = plain(softmax)
 
 
+def _check_choices(logits, temperature, top_k, top_p):
+    _check_logits(logits)
+    if temperature <= 0:
+        raise ValueError(f"temperature was {temperature}; it must be a finite number above 0 (greedy is the limit at 0)")
+    if top_k is not None:
+        whole("top_k", top_k)
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p was {top_p}; it must lie in (0, 1]")
+
+
+def _check_top_k(p, k):
+    _check_rows(p)
+    whole("k", k)
+
+
+def _check_top_p(p, mass):
+    _check_rows(p)
+    if not 0 < mass <= 1:
+        raise ValueError(f"mass was {mass}; it must lie in (0, 1]")
+
+
+def _check_rows(p):
+    if not p.ndim or not p.shape[-1] or np.isnan(p).any():
+        raise ValueError(f"p had shape {p.shape}; it must be (..., vocab), without NaN")
+
+
+def _check_logits(logits):
+    if logits.ndim < 1 or not logits.shape[-1]:
+        raise ValueError(f"logits had shape {logits.shape}; it must be (..., vocab)")
+    top = logits.max(axis=-1)
+    if not np.isfinite(top).all():
+        raise ValueError("logits held NaN, +inf or a row of nothing but -inf; each row must have a largest finite entry")
+
+
+@checked(_check_logits, finite=False)
 def greedy(logits: Float[Array, "... vocab"]) -> Int[Array, "..."]:
     """argmax_k z_k; of equal logits the first"""
-    _check_logits(logits)
     return logits.argmax(axis=-1)
 
 
+@checked(_check_choices, finite=False)
 def probabilities(
     logits: Float[Array, "... vocab"], temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> Float[Array, "... vocab"]:
@@ -28,19 +65,18 @@ def probabilities(
     that is not a whole number of at least 1, and a p outside (0, 1].
     Sources: Fan et al. 2018 for top-k, Holtzman et al. 2020 for top-p.
     """
-    _check_logits(logits)
-    _check_choices(temperature, top_k, top_p)
     # The largest logit first becomes 0, so that a tiny temperature cannot overflow.
     with np.errstate(over="ignore"):  # but to −∞, where the probability is 0
         scaled = (logits - logits.max(axis=-1, keepdims=True)) / temperature
     p, _ = softmax(scaled)
     if top_k is not None:
-        p, _ = softmax(scaled, top_k_mask(logits, top_k))
+        p, _ = softmax(scaled, top_k_mask.rule(logits, top_k))
     if top_p is not None and top_p < 1:
         p, _ = softmax(scaled, _mass_mask(p, top_p, np.argsort(-np.where(p > 0, logits, -np.inf), axis=-1, kind="stable")))
     return p
 
 
+@checked(_check_top_k, finite=False)
 def top_k_mask(p: Float[Array, "... vocab"], k: int) -> Bool[Array, "... vocab"]:
     """True at the k largest entries; of equal ones the first, so that there are never more than k"""
     mask = np.zeros(p.shape, bool)
@@ -48,6 +84,7 @@ def top_k_mask(p: Float[Array, "... vocab"], k: int) -> Bool[Array, "... vocab"]
     return mask
 
 
+@checked(_check_top_p)
 def top_p_mask(p: Float[Array, "... vocab"], mass: float) -> Bool[Array, "... vocab"]:
     """True at the largest entries, up to and with the one at which their sum reaches the mass, but for rounding; of equal ones the first"""
     return _mass_mask(p, mass, _descending(p))
@@ -64,6 +101,7 @@ def _mass_mask(p, mass, order):
     return mask
 
 
+@checked(_check_choices, finite=False)
 def sample(
     logits: Float[Array, "... vocab"],
     rng: np.random.Generator,
@@ -76,9 +114,7 @@ def sample(
     The first token at which the running sum of p exceeds a uniform number of the generator's. Raises as
     probabilities does, and ValueError where rng is not a numpy.random.Generator.
     """
-    if not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng was {type(rng).__name__}; it must be a numpy.random.Generator, as np.random.default_rng(seed) gives")
-    p = probabilities(logits, temperature, top_k, top_p)
+    p = probabilities.rule(logits, temperature, top_k, top_p)
     running = p.cumsum(axis=-1, dtype=np.float64)
     whole = running[..., -1:]  # 1 but for rounding
     u = np.minimum(rng.random((*p.shape[:-1], 1)) * whole, np.nextafter(whole, 0))
@@ -87,21 +123,3 @@ def sample(
 
 def _descending(p):
     return np.argsort(-p, axis=-1, kind="stable")
-
-
-def _check_logits(logits):
-    check_floats({"logits": logits})
-    if logits.ndim < 1 or not logits.shape[-1]:
-        raise ValueError(f"logits had shape {logits.shape}; it must be (..., vocab)")
-    top = logits.max(axis=-1)
-    if not np.isfinite(top).all():
-        raise ValueError("logits held NaN, +inf or a row of nothing but -inf; each row must have a largest finite entry")
-
-
-def _check_choices(temperature, top_k, top_p):
-    if not 0 < temperature < np.inf:
-        raise ValueError(f"temperature was {temperature}; it must be a finite number above 0 (greedy is the limit at 0)")
-    if top_k is not None and (isinstance(top_k, bool) or not hasattr(top_k, "__index__") or top_k < 1):
-        raise ValueError(f"top_k was {top_k!r}; it must be a whole number of at least 1")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p was {top_p}; it must lie in (0, 1]")

@@ -1,25 +1,15 @@
 """Softmax over the last axis, with a mask."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..parameters import check_floats
-from .checks import check_mask, checked, refuse
+from .checks import check_mask, checked, plain, refuse, upstream
+from .rows import sum_of
 
 Array = np.ndarray
-
-
-def sum_of(rows: Float[Array, "... n"]) -> Float[Array, "... 1"]:
-    """rows.sum(axis=-1, keepdims=True), as a product with ones, which is quicker."""
-    return rows @ _ones(rows.shape[-1], rows.dtype)
-
-
-@lru_cache
-def _ones(n, dtype):
-    return np.ones((n, 1), dtype)
+(sum_of,) = plain(sum_of)
 
 
 class SoftmaxCache(NamedTuple):
@@ -27,7 +17,6 @@ class SoftmaxCache(NamedTuple):
 
 
 def _check_softmax(x, mask):
-    check_floats({"x": x})
     if not x.ndim or not x.shape[-1]:
         raise ValueError(f"x had shape {x.shape}; it must be (..., n) with an n of at least 1")
     spoiled = ~(x < np.inf)  # NaN is not below anything
@@ -38,7 +27,7 @@ def _check_softmax(x, mask):
         refuse("x", x, spoiled)
 
 
-@checked(_check_softmax)
+@checked(_check_softmax, finite=False)
 def softmax(
     x: Float[Array, "... n"], mask: Bool[Array, "... n"] | None = None
 ) -> tuple[Float[Array, "... n"], SoftmaxCache]:
@@ -60,6 +49,7 @@ def softmax(
     return y, SoftmaxCache(y)
 
 
+@upstream(lambda cache: cache.y.shape)
 def softmax_backward(
     dy: Float[Array, "... n"], cache: SoftmaxCache
 ) -> tuple[Float[Array, "... n"], dict]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxtyping import Float
 
 from ..record import Record
-from ..toy import Case
+from ..toy import Case, check_case
 from . import decoder, passes, transformer
 from .loss import Array, cross_entropy
 
@@ -24,6 +24,7 @@ def run(case: Case) -> Step:
 
     Without a source it is a decoder stack's.
     """
+    check_case(case)
     if case.source is None:
         model, inputs = decoder, (case.decoder_input, None, case.target_lengths)
     else:

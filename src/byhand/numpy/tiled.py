@@ -1,14 +1,61 @@
 """Attention in tiles: the same result as attention.attention without ever holding t_q × t_k numbers."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from .checks import check_arrays, check_finite, check_mask
+from ..doors import whole
+from .checks import check_dtype, check_finite, check_mask, checked, refuse, upstream
 
 Array = np.ndarray
+
+
+def _check_block(block):
+    sizes = block if isinstance(block, (tuple, list)) and len(block) == 2 else (0,)
+    if not all(hasattr(size, "__index__") and not isinstance(size, bool) and size >= 1 for size in sizes):
+        raise ValueError(f"block was {block}; it must be two whole numbers of at least 1, queries and keys")
+
+
+def _check_tiled(q, k, v, block):
+    check_attention(q, k, v)
+    _check_block(block)
+
+
+def _check_online(running, scores, v):
+    rows = scores.shape[:-1]
+    if scores.ndim != 4 or v.ndim != 4 or v.shape[:3] != (*rows[:2], scores.shape[3]):
+        raise ValueError(f"scores had shape {scores.shape} and v {v.shape}; they must be (batch, heads, rows, keys) and (batch, heads, keys, d_v)")
+    for name, value, must in zip(running._fields, running, ((*rows, 1), (*rows, 1), (*rows, v.shape[3]))):
+        if getattr(value, "shape", None) != must or value.dtype != scores.dtype:
+            raise ValueError(f"running.{name} was {value!r}; it must be an array of shape {must} in {scores.dtype}")
+    check_finite(v=v)
+    for name, value in (("scores", scores), ("running.peak", running.peak)):
+        if not (value < np.inf).all():
+            refuse(name, value, ~(value < np.inf))
+    check_finite(total=running.total, mixed=running.mixed)
+
+
+def _check_start(rows, d_v, dtype):
+    for size in rows:
+        whole("rows", size)
+    whole("d_v", d_v)
+    check_dtype(dtype)
+
+
+def check_attention(q, k, v, mask=None):
+    """Raise ValueError unless q, k, v and the mask fit together as attention needs them."""
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        if value.ndim != 4 or 0 in value.shape:
+            raise ValueError(f"{name} had shape {value.shape}; it must be (batch, heads, time, width), none of them 0")
+    if k.shape[:2] != q.shape[:2] or k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k had shape {k.shape}; batch, heads and width must be q's, {q.shape}")
+    if v.shape[:3] != k.shape[:3]:
+        raise ValueError(f"v had shape {v.shape}; batch, heads and time must be k's, {k.shape}")
+    if mask is not None:
+        check_mask(mask, (*q.shape[:3], k.shape[2]), "the scores")
 
 
 class Running(NamedTuple):
@@ -29,6 +76,7 @@ class TiledCache(NamedTuple):
     block: tuple[int, int]
 
 
+@checked(_check_online, finite=False)
 def online_softmax(
     running: Running, scores: Float[Array, "batch heads rows keys"],
     v: Float[Array, "batch heads keys d_v"],
@@ -50,17 +98,19 @@ def online_softmax(
     return Running(peak, total, rescale * running.mixed + weights @ v)
 
 
+@checked(_check_start)
 def start(rows: tuple[int, ...], d_v: int, dtype) -> Running:
     """The running sums before any key: peak −∞, total 0, mixed 0; rows is (batch, heads, rows)."""
     return Running(np.full((*rows, 1), -np.inf, dtype), np.zeros((*rows, 1), dtype), np.zeros((*rows, d_v), dtype))
 
 
+@checked(_check_tiled)
 def tiled_attention(
     q: Float[Array, "batch heads t_q d_k"],
     k: Float[Array, "batch heads t_k d_k"],
     v: Float[Array, "batch heads t_k d_v"],
     causal: bool = False,
-    block: tuple[int, int] = (256, 512),
+    block: Sequence[int] = (256, 512),
 ) -> tuple[Float[Array, "batch heads t_q d_v"], TiledCache]:
     """y = softmax(q kᵀ / √d_k) v, a tile of block[0] queries × block[1] keys at a time
 
@@ -72,18 +122,16 @@ def tiled_attention(
     score is NaN or +∞.
     Source: Dao et al. 2022, algorithm 1, with the loops in the order of Dao 2023.
     """
-    check_attention(q, k, v)
-    _check_block(block)
     scale = 1 / math.sqrt(q.shape[-1])
     y = np.empty((*q.shape[:3], v.shape[-1]), np.result_type(q, k, v))
     log_total = np.empty((*q.shape[:3], 1), y.dtype)
     for rows in _blocks(q.shape[2], block[0]):
-        running = start(y[:, :, rows].shape[:3], v.shape[-1], y.dtype)
+        running = start.rule(y[:, :, rows].shape[:3], v.shape[-1], y.dtype)
         for keys in _blocks(k.shape[2], block[1]):
             if causal and _future(rows, keys, q, k):
                 break  # this block of keys and every later one
             scores = _tile_scores(q, k, rows, keys, scale, causal)
-            running = online_softmax(running, scores, v[:, :, keys])
+            running = online_softmax.rule(running, scores, v[:, :, keys])
         if not np.isfinite(running.total).all():
             raise ValueError("q and k gave a score of NaN or +inf; it must be finite")
         seen = running.total > 0
@@ -94,6 +142,7 @@ def tiled_attention(
     return y, TiledCache(q, k, v, y, log_total, causal, block)
 
 
+@upstream(lambda cache: cache.y.shape)
 def tiled_attention_backward(
     dy: Float[Array, "batch heads t_q d_v"], cache: TiledCache
 ) -> tuple[Array, Array, Array]:
@@ -140,24 +189,3 @@ def _tile_scores(q, k, rows, keys, scale, causal):
         past = np.tri(rows.stop - rows.start, keys.stop - keys.start, first_key_hidden - 1 - keys.start, dtype=bool)
         scores = np.where(past, scores, -np.inf)
     return scores
-
-
-def check_attention(q, k, v, mask=None):
-    """Raise ValueError unless q, k, v and the mask fit together as attention needs them, and are finite."""
-    check_arrays(q=q, k=k, v=v)
-    for name, value in (("q", q), ("k", k), ("v", v)):
-        if value.ndim != 4 or 0 in value.shape:
-            raise ValueError(f"{name} had shape {value.shape}; it must be (batch, heads, time, width), none of them 0")
-    if k.shape[:2] != q.shape[:2] or k.shape[-1] != q.shape[-1]:
-        raise ValueError(f"k had shape {k.shape}; batch, heads and width must be q's, {q.shape}")
-    if v.shape[:3] != k.shape[:3]:
-        raise ValueError(f"v had shape {v.shape}; batch, heads and time must be k's, {k.shape}")
-    if mask is not None:
-        check_mask(mask, (*q.shape[:3], k.shape[2]), "the scores")
-    check_finite(q=q, k=k, v=v)
-
-
-def _check_block(block):
-    sizes = block if isinstance(block, (tuple, list)) and len(block) == 2 else (0,)
-    if not all(hasattr(size, "__index__") and not isinstance(size, bool) and size >= 1 for size in sizes):
-        raise ValueError(f"block was {block}; it must be two whole numbers of at least 1, queries and keys")

@@ -13,7 +13,7 @@ from ..config import Config
 from ..parameters import check_params, draw, encoder_decoder_shapes
 from ..record import Record, nothing
 from . import layers
-from .checks import check_lengths, check_tokens
+from .checks import check_dtype, check_lengths, check_tokens, check_upstream, checked, plain
 from .embedding import EmbeddingCache, embedding_backward
 from .layers import BlockCache, DecoderLayerCache, Rooms, embed, flat, logits_of
 from .linear import LinearCache, linear_backward
@@ -21,6 +21,8 @@ from .passes import Gradients, Output, run_backward, run_forward
 
 Array = np.ndarray
 Arrays = dict[str, Array]
+embed, logits_of, flat = plain(embed, logits_of, flat)
+embedding_backward, linear_backward = plain(embedding_backward, linear_backward)
 
 
 class Cache(NamedTuple):
@@ -33,11 +35,31 @@ class Cache(NamedTuple):
     names: tuple[str, ...]
 
 
+def _check_forward(params, config, source, decoder_input, source_lengths, target_lengths):
+    check_params(params, encoder_decoder_shapes(config), finite=False)
+    check_tokens("source", source, config.source_vocab)
+    check_tokens("decoder_input", decoder_input, config.target_vocab)
+    if len(source) != len(decoder_input):
+        raise ValueError(f"source had {len(source)} sequences and decoder_input {len(decoder_input)}; the batches must be equal")
+    for name, tokens in (("source", source), ("decoder_input", decoder_input)):
+        if config.max_length is not None and tokens.shape[1] > config.max_length:
+            raise ValueError(f"{name} had time {tokens.shape[1]}; it must be at most max_length, {config.max_length}")
+    for name, lengths, tokens in (("source_lengths", source_lengths, source), ("target_lengths", target_lengths, decoder_input)):
+        if lengths is not None:
+            check_lengths(name, lengths, *tokens.shape)
+
+
+def _check_backward(dlogits, cache):
+    check_upstream("dlogits", dlogits, cache.output, cache.output.x.shape[:-1] + cache.output.w.shape[1:])
+
+
+@checked(lambda dtype: check_dtype(dtype))
 def init(config: Config, seed: int = 0, dtype=np.float64) -> Arrays:
     """Starting parameters: matrices Xavier-uniform, embeddings N(0, 1/d_model), γ = 1, β and biases 0."""
     return draw(encoder_decoder_shapes(config), seed, dtype)
 
 
+@checked(_check_forward)
 def forward(
     params: Arrays,
     config: Config,
@@ -55,10 +77,8 @@ def forward(
     misshapen or not finite, for tokens or lengths that do not fit, and where an activation is not finite (named).
     """
     shapes = encoder_decoder_shapes(config)
-    check_params(params, shapes, finite=False)
-    _check_batch(config, source, decoder_input)
-    mask = _key_mask("source_lengths", source_lengths, source)
-    target_mask = _key_mask("target_lengths", target_lengths, decoder_input)
+    mask = _key_mask(source_lengths, source)
+    target_mask = _key_mask(target_lengths, decoder_input)
     run = partial(_run, params, config, source, decoder_input, mask, target_mask)
     logits, cache = run_forward(run, record, partial(check_params, params, shapes))
     return Output(logits, cache, run, record.kept if record.on else None)
@@ -75,32 +95,33 @@ def _run(params, config, source, decoder_input, mask, target_mask, record):
     x, source_cache = embedded("encoder", source, "source_embedding")
     encoder = []
     for i in range(config.n_layers):
-        x, cache = layers.post_norm_block(x, rooms(f"encoder.{i}"), mask, causal=False)
+        x, cache = layers.post_norm_block.rule(x, rooms(f"encoder.{i}"), mask, causal=False)
         encoder.append(cache)
     memory = record("encoder.memory", x)
 
     x, target_cache = embedded("decoder", decoder_input, "target_embedding")
     decoder = []
     for i in range(config.n_layers):
-        x, cache = layers.decoder_layer(x, memory, rooms(f"decoder.{i}"), target_mask, mask)
+        x, cache = layers.decoder_layer.rule(x, memory, rooms(f"decoder.{i}"), target_mask, mask)
         decoder.append(cache)
     logits, output = logits_of(record("decoder.out", x), params, "target_embedding", config, record)
     return logits, Cache(source_cache, tuple(encoder), target_cache, tuple(decoder), output, config.tied, tuple(params))
 
 
+@checked(_check_backward)
 def backward(dlogits: Float[Array, "batch t_target vocab"], cache: Cache, record: Record = nothing) -> Arrays:
     """The gradient of every parameter, from the gradient at the logits; names, order and shapes as in params.
 
     A record given keeps the gradient of every stage, in the order of computing.
     """
-    shape = cache.output.x.shape[:-1] + cache.output.w.shape[1:]
-    return run_backward(partial(_run_backward, cache=cache), dlogits, shape, record)
+    return run_backward(partial(_run_backward, cache=cache), dlogits, record)
 
 
+@checked(_check_backward)
 def gradients(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Gradients:
     """backward with a record: the parameters' gradients, and that of every stage in the order of computing."""
     record = Record()
-    return Gradients(backward(dlogits, cache, record), record.kept)
+    return Gradients(backward.rule(dlogits, cache, record), record.kept)
 
 
 def _run_backward(dlogits, record, cache):
@@ -110,14 +131,14 @@ def _run_backward(dlogits, record, cache):
 
     dmemory = 0.0
     for i in reversed(range(len(cache.decoder))):
-        dx, dmemory_i, rooms = layers.decoder_layer_backward(dx, cache.decoder[i], record.inside(f"decoder.{i}"))
+        dx, dmemory_i, rooms = layers.decoder_layer_backward.rule(dx, cache.decoder[i], record.inside(f"decoder.{i}"))
         dmemory = dmemory + dmemory_i  # every decoder layer reads the one memory
         grads |= flat(f"decoder.{i}", rooms)
     _, target = embedding_backward(record("decoder.input", dx), cache.target)
 
     dx = record("encoder.memory", dmemory)
     for i in reversed(range(len(cache.encoder))):
-        dx, rooms = layers.post_norm_block_backward(dx, cache.encoder[i], record.inside(f"encoder.{i}"), "self_attention")
+        dx, rooms = layers.post_norm_block_backward.rule(dx, cache.encoder[i], record.inside(f"encoder.{i}"), "self_attention")
         grads |= flat(f"encoder.{i}", rooms)
     _, source = embedding_backward(record("encoder.input", dx), cache.source)
 
@@ -127,22 +148,8 @@ def _run_backward(dlogits, record, cache):
     return {name: grads[name] for name in cache.names}
 
 
-# ---- checks, once, at the entry -----------------------------------------------------------------
-
-
-def _check_batch(config, source, decoder_input):
-    check_tokens("source", source, config.source_vocab)
-    check_tokens("decoder_input", decoder_input, config.target_vocab)
-    if len(source) != len(decoder_input):
-        raise ValueError(f"source had {len(source)} sequences and decoder_input {len(decoder_input)}; the batches must be equal")
-    for name, tokens in (("source", source), ("decoder_input", decoder_input)):
-        if config.max_length is not None and tokens.shape[1] > config.max_length:
-            raise ValueError(f"{name} had time {tokens.shape[1]}; it must be at most max_length, {config.max_length}")
-
-
-def _key_mask(name, lengths, tokens):
+def _key_mask(lengths, tokens):
     """True where a key is a real token, shaped to broadcast over heads and queries."""
     if lengths is None:
         return None
-    batch, time = tokens.shape
-    return (np.arange(time) < check_lengths(name, lengths, batch, time)[:, None])[:, None, None, :]
+    return (np.arange(tokens.shape[1]) < np.asarray(lengths)[:, None])[:, None, None, :]

@@ -5,12 +5,29 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..doors import whole
 from ..record import Record, nothing
-from .linear import weight
-from .position import rope
+from .inputs import check_mask, checked, plain
+from .linear import check_product, weight
+from .position import check_positions, rope
 from .softmax import softmax
 
+rope, softmax = plain(rope, softmax)
 
+
+def _check_attention(q, k, v, mask):
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        if value.ndim != 4 or 0 in value.shape:
+            raise ValueError(f"{name} had shape {tuple(value.shape)}; it must be (batch, heads, time, width), none of them 0")
+    if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3] or q.shape[1] % k.shape[1]:
+        raise ValueError(f"k had shape {tuple(k.shape)}; batch and width must be q's, {tuple(q.shape)}, and its heads must divide q's")
+    if v.shape[:3] != k.shape[:3]:
+        raise ValueError(f"v had shape {tuple(v.shape)}; batch, heads and time must be k's, {tuple(k.shape)}")
+    if mask is not None:
+        check_mask(mask, (*q.shape[:3], k.shape[2]), "the scores")
+
+
+@checked(_check_attention)
 def attention(
     q: Float[Tensor, "batch heads t_q d_k"],
     k: Float[Tensor, "batch kv_heads t_k d_k"],
@@ -32,11 +49,11 @@ def attention(
     """
     t_q, t_k = q.shape[-2], k.shape[-2]
     if plain or record.on:
-        mask = _both(mask, causal_mask(t_q, t_k, q.device) if causal else None)
+        mask = _both(mask, causal_mask.rule(t_q, t_k, q.device) if causal else None)
         return _plain_attention(q, k, v, mask, record)
     causal = causal and t_q > 1  # a single query, the last one, sees every key
     if causal and (mask is not None or t_q != t_k):
-        mask, causal = _both(mask, causal_mask(t_q, t_k, q.device)), False
+        mask, causal = _both(mask, causal_mask.rule(t_q, t_k, q.device)), False
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
 
 
@@ -49,6 +66,12 @@ def _plain_attention(q, k, v, mask, record):
     return weights @ v
 
 
+def _check_causal(t_q, t_k):
+    whole("t_q", t_q)
+    whole("t_k", t_k)
+
+
+@checked(_check_causal)
 def causal_mask(t_q: int, t_k: int, device=None) -> Bool[Tensor, "t_q t_k"]:
     """mask[i, j] = j ≤ i + t_k − t_q: the last query is aligned with the last key."""
     return torch.ones(t_q, t_k, dtype=torch.bool, device=device).tril(t_k - t_q)
@@ -58,6 +81,40 @@ def _both(mask, other):
     return other if mask is None else mask if other is None else mask & other
 
 
+def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions):
+    _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions)
+    check_product(concat=w_v.new_empty(0, w_v.shape[1] // (n_kv_heads or n_heads) * n_heads), w_o=w_o)
+    if mask is not None:
+        check_mask(mask, (len(x), n_heads, x.shape[1], memory.shape[1]), "the scores")
+
+
+def _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions):
+    whole("n_heads", n_heads)
+    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+    if n_kv_heads < 1 or n_heads % n_kv_heads:
+        raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")
+    check_product(x=x, w_q=w_q)
+    check_product(memory=memory, w_k=w_k)
+    check_product(memory=memory, w_v=w_v)
+    if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory):
+        raise ValueError(f"x had shape {tuple(x.shape)} and memory {tuple(memory.shape)}; both must be (batch, time, d_model), of one batch")
+    for name, w, heads in (("w_q", w_q, n_heads), ("w_k", w_k, n_kv_heads), ("w_v", w_v, n_kv_heads)):
+        if w.shape[1] % heads:
+            raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
+    d_k = w_q.shape[1] // n_heads
+    if w_k.shape[1] != n_kv_heads * d_k:
+        raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
+    if positions is not None:
+        check_positions(positions, x)
+        check_positions(positions, memory)
+
+
+def _check_mix(q, k, v, w_o, mask):
+    _check_attention(q, k, v, mask)
+    check_product(concat=v.new_empty(0, q.shape[1] * v.shape[3]), w_o=w_o)
+
+
+@checked(_check_multi_head)
 def multi_head_attention(
     x: Float[Tensor, "batch t_q d_model"],
     memory: Float[Tensor, "batch t_k d_model"],
@@ -78,30 +135,61 @@ def multi_head_attention(
     Queries come from x, keys and values from memory; self-attention passes one tensor twice. Heads are blocks of columns of w_q, w_k
     and w_v, from left to right. positions rotates queries and keys (rope).
     """
-    return mix(*project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, record), w_o, mask, causal, plain, record)
+    return mix.rule(*project.rule(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, record), w_o, mask, causal, plain, record)
 
 
-def project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads=None, positions=None, record: Record = nothing) -> tuple[Tensor, Tensor, Tensor]:
+@checked(_check_project)
+def project(
+    x: Float[Tensor, "batch t_q d_model"],
+    memory: Float[Tensor, "batch t_k d_model"],
+    w_q: Float[Tensor, "d_model n_heads*d_k"],
+    w_k: Float[Tensor, "d_model n_kv_heads*d_k"],
+    w_v: Float[Tensor, "d_model n_kv_heads*d_v"],
+    n_heads: int,
+    n_kv_heads: int | None = None,
+    positions: Int[Tensor, "t_q"] | Int[Tensor, "batch t_q"] | None = None,
+    record: Record = nothing,
+) -> tuple[Tensor, Tensor, Tensor]:
     """q = x w_q, k = memory w_k, v = memory w_v, a head each: the first half of multi_head_attention"""
     n_kv_heads = n_kv_heads or n_heads
-    q, k, v = split_heads(x @ w_q, n_heads), split_heads(memory @ w_k, n_kv_heads), split_heads(memory @ w_v, n_kv_heads)
+    q, k, v = (split_heads.rule(*pair) for pair in ((x @ w_q, n_heads), (memory @ w_k, n_kv_heads), (memory @ w_v, n_kv_heads)))
     if positions is not None:
         q, k = rope(record("q_unrotated", q), positions), rope(record("k_unrotated", k), positions)
     return q, k, v
 
 
-def mix(q, k, v, w_o, mask=None, causal=False, plain=False, record: Record = nothing) -> Float[Tensor, "batch t_q d_model"]:
+@checked(_check_mix)
+def mix(
+    q: Float[Tensor, "batch heads t_q d_k"],
+    k: Float[Tensor, "batch kv_heads t_k d_k"],
+    v: Float[Tensor, "batch kv_heads t_k d_v"],
+    w_o: Float[Tensor, "heads*d_v d_model"],
+    mask: Bool[Tensor, "#batch #heads #t_q t_k"] | None = None,
+    causal: bool = False,
+    plain: bool = False,
+    record: Record = nothing,
+) -> Float[Tensor, "batch t_q d_model"]:
     """y = concat_h(attention(q, k, v)) w_o: the second half, where keys and values may have come from a KV cache"""
-    mixed = attention(record("q", q), record("k", k), record("v", v), mask, causal, plain, record)
-    concat = merge_heads(record("mixed", mixed))
+    mixed = attention.rule(record("q", q), record("k", k), record("v", v), mask, causal, plain, record)
+    concat = merge_heads.rule(record("mixed", mixed))
     return record("out", record("concat", concat) @ w_o)
 
 
+def _check_split(x, n_heads):
+    if x.ndim != 3:
+        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (batch, time, heads·d)")
+    whole("n_heads", n_heads)
+    if x.shape[2] % n_heads:
+        raise ValueError(f"n_heads was {n_heads}; it must divide the width, {x.shape[2]}")
+
+
+@checked(_check_split)
 def split_heads(x: Float[Tensor, "batch time n_heads*d"], n_heads: int) -> Float[Tensor, "batch n_heads time d"]:
     """Head h is the h-th block of columns."""
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
+@checked()
 def merge_heads(x: Float[Tensor, "batch n_heads time d"]) -> Float[Tensor, "batch time n_heads*d"]:
     """The inverse of split_heads."""
     return x.transpose(1, 2).flatten(2)
@@ -122,10 +210,10 @@ class MultiHeadAttention(nn.Module):
         self.w_o = weight(self.n_heads * d_v, d_model)
 
     def project(self, x: Tensor, memory: Tensor, positions: Tensor | None = None, record: Record = nothing) -> tuple[Tensor, Tensor, Tensor]:
-        return project(x, memory, self.w_q, self.w_k, self.w_v, self.n_heads, self.n_kv_heads, positions, record)
+        return project.rule(x, memory, self.w_q, self.w_k, self.w_v, self.n_heads, self.n_kv_heads, positions, record)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
-        return mix(q, k, v, self.w_o, mask, causal, self.plain, record)
+        return mix.rule(q, k, v, self.w_o, mask, causal, self.plain, record)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
         return self.mix(*self.project(x, memory, record=record), mask, causal, record)

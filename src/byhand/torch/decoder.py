@@ -13,10 +13,12 @@ from . import norm
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
 from .feed_forward import FeedForward
-from .inputs import check_lengths, check_tokens, key_mask
+from .inputs import check_activations, check_lengths, check_tokens, key_mask, plain
 from .linear import Linear
 from .position import sinusoids
 from .weights import Weights, numpy_default
+
+embedding, sinusoids = plain(embedding, sinusoids)
 
 
 class KVCache(NamedTuple):
@@ -28,6 +30,7 @@ class KVCache(NamedTuple):
     keys: tuple[Float[Tensor, "batch n_kv_heads time d_k"], ...]  # rotated already, where positions are "rope"
     values: tuple[Float[Tensor, "batch n_kv_heads time d_v"], ...]
     valid: Bool[Tensor, "batch time"] | None
+    model: "Decoder"  # which made it: another one's is refused
 
     @property
     def time(self) -> int:
@@ -61,9 +64,10 @@ class Decoder(Weights):
         kv_cache: KVCache | None = None,
         lengths: Int[Tensor, "batch"] | None = None,
         activations: dict[str, Tensor] | None = None,
+        look: bool = True,
     ) -> Float[Tensor, "batch time target_vocab"]:
         """logits[b, t, c]: how strongly class c is expected after tokens[b, :t+1] and whatever kv_cache holds before them"""
-        return self.read(tokens, kv_cache, lengths, activations)[0]
+        return self.read(tokens, kv_cache, lengths, activations, look)[0]
 
     def read(
         self,
@@ -71,6 +75,7 @@ class Decoder(Weights):
         kv_cache: KVCache | None = None,
         lengths: Int[Tensor, "batch"] | None = None,
         activations: dict[str, Tensor] | None = None,
+        look: bool = True,
     ) -> tuple[Float[Tensor, "batch time target_vocab"], KVCache]:
         """The logits of these tokens, and the KV cache with them in it.
 
@@ -78,13 +83,17 @@ class Decoder(Weights):
         attends to them, and the next call's tokens go on where the length ended. A dict given as `activations` is filled with every
         intermediate tensor under its dotted name (attention and norm then go step by step).
 
+        look=False takes the tokens' and the lengths' values as they are: once they are on the device, nothing waits for it. The look is left
+        out on the meta device and while a compiler traces.
+
         Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
         """
+        check_activations(activations)
         config, record = self.config, nothing if activations is None else Record(activations)
-        tokens = check_tokens("tokens", tokens, config.target_vocab, config.max_length, self.embedding.device)
+        tokens = check_tokens("tokens", tokens, config.target_vocab, config.max_length, self.embedding.device, look)
         if kv_cache is not None:
-            _check_kv_cache(kv_cache, config, tokens)
-        valid = _valid(tokens, lengths, kv_cache)
+            _check_kv_cache(kv_cache, self, tokens)
+        valid = _valid(tokens, lengths, kv_cache, look)
         mask = None if valid is None else valid[:, None, None, :]
         positions = _positions(tokens, kv_cache)
 
@@ -102,7 +111,7 @@ class Decoder(Weights):
             x = self.norm(x, record.inside("norm"))
         w = self.embedding.T if config.tied else None
         logits = record("logits", self.output(record("out", x), w))
-        return logits, KVCache(tuple(keys), tuple(values), valid)
+        return logits, KVCache(tuple(keys), tuple(values), valid, self)
 
 
 class Block(nn.Module):
@@ -155,7 +164,7 @@ def _positions(tokens, kv_cache):
     return steps + (kv_cache.time if kv_cache.valid is None else kv_cache.valid.sum(1, keepdim=True))
 
 
-def _valid(tokens, lengths, kv_cache):
+def _valid(tokens, lengths, kv_cache, look):
     """True at every token read so far, these included, that is not padding; None where none is."""
     past = None if kv_cache is None else kv_cache.valid
     if lengths is None and past is None:
@@ -163,7 +172,7 @@ def _valid(tokens, lengths, kv_cache):
     if lengths is None:
         new = torch.ones_like(tokens, dtype=torch.bool)
     else:
-        new = key_mask(check_lengths("lengths", lengths, tokens), tokens.shape[1])
+        new = key_mask(check_lengths("lengths", lengths, tokens, look), tokens.shape[1])
     if kv_cache is None:
         return new
     if past is None:
@@ -171,7 +180,10 @@ def _valid(tokens, lengths, kv_cache):
     return torch.cat([past, new], dim=1)
 
 
-def _check_kv_cache(kv_cache, config, tokens):
+def _check_kv_cache(kv_cache, model, tokens):
+    if not isinstance(kv_cache, KVCache):
+        raise ValueError(f"kv_cache was {type(kv_cache).__name__}; it must be None or the KVCache that an earlier read returned")
+    config = model.config
     batch, time = tokens.shape
     total = kv_cache.time + time
     if config.max_length is not None and total > config.max_length:
@@ -182,3 +194,5 @@ def _check_kv_cache(kv_cache, config, tokens):
         shape = (batch, config.n_kv_heads, kv_cache.time, width)
         if tensor.shape != shape:
             raise ValueError(f"kv_cache held {name} of shape {tuple(tensor.shape)}; it must be {shape}, for this batch and model")
+    if kv_cache.model is not model:
+        raise ValueError("kv_cache was made by another model; read the tokens again with this one")

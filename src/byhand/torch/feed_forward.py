@@ -6,32 +6,57 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..record import Record, nothing
-from .linear import linear, weight
+from .inputs import checked, plain
+from .linear import check_product, linear, weight
+
+(linear,) = plain(linear)
 
 
+@checked()
 def relu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """y = max(0, x)"""
     return functional.relu(x)
 
 
+@checked()
 def gelu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """y = x Φ(x), Φ the normal distribution function     (Hendrycks and Gimpel 2016)"""
     return functional.gelu(x)
 
 
+@checked()
 def gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """y = x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), GPT-2's approximation of gelu"""
     return functional.gelu(x, approximate="tanh")
 
 
+@checked()
 def silu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """y = x/(1 + e^(−x))"""
     return functional.silu(x)
 
 
-ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "swiglu": silu}
+ACTIVATIONS = dict(zip(("relu", "gelu", "gelu_tanh", "swiglu"), plain(relu, gelu, gelu_tanh, silu)))
 
 
+def _check_activation(activation):
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation was {activation!r}; it must be one of {', '.join(map(repr, ACTIVATIONS))}")
+
+
+def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
+    _check_activation(activation)
+    if (activation == "swiglu") != (w_3 is not None):
+        given = "missing" if w_3 is None else "given"
+        raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")
+    check_product(x=x, w_1=w_1, b_1=b_1)
+    check_product(hidden=w_1[:0], w_2=w_2, b_2=b_2)
+    if w_3 is not None and w_3.shape != w_1.shape:
+        raise ValueError(f"w_3 had shape {tuple(w_3.shape)}; it must be w_1's, {tuple(w_1.shape)}")
+
+
+
+@checked(_check_feed_forward)
 def feed_forward(
     x: Float[Tensor, "*batch d_model"],
     w_1: Float[Tensor, "d_model d_ff"],
@@ -55,10 +80,11 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: str = "relu"):
         super().__init__()
+        _check_activation(activation)
         self.activation = activation
         self.w_1, self.b_1 = weight(d_model, d_ff), nn.Parameter(torch.zeros(d_ff))
         self.w_2, self.b_2 = weight(d_ff, d_model), nn.Parameter(torch.zeros(d_model))
         self.w_3 = weight(d_model, d_ff) if activation == "swiglu" else None
 
     def forward(self, x: Tensor, record: Record = nothing) -> Tensor:
-        return feed_forward(x, self.w_1, self.b_1, self.w_2, self.b_2, self.activation, self.w_3, record)
+        return feed_forward.rule(x, self.w_1, self.b_1, self.w_2, self.b_2, self.activation, self.w_3, record)

@@ -4,7 +4,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..doors import whole
+from .inputs import checked
 
+
+def check_product(**named: Tensor) -> None:
+    """Raise ValueError unless these tensors, rows, a matrix and perhaps a bias, fit together as x w + b."""
+    (x, rows), (w, matrix), *bias = named.items()
+    if matrix.ndim != 2:
+        raise ValueError(f"{w} had shape {tuple(matrix.shape)}; it must be (d_in, d_out)")
+    if rows.shape[-1:] != matrix.shape[:1]:
+        raise ValueError(f"{x} had shape {tuple(rows.shape)}; its last axis must be {w}'s first, {len(matrix)}")
+    for b, value in bias:
+        if value.shape != matrix.shape[1:]:
+            raise ValueError(f"{b} had shape {tuple(value.shape)}; it must be {tuple(matrix.shape[1:])}, {w}'s last axis")
+
+
+def _check_linear(x, w, b):
+    check_product(x=x, w=w, **({} if b is None else {"b": b}))
+
+
+@checked(_check_linear)
 def linear(x: Float[Tensor, "*batch d_in"], w: Float[Tensor, "d_in d_out"], b: Float[Tensor, "d_out"] | None = None) -> Float[Tensor, "*batch d_out"]:
     """y = x W + b
 
@@ -14,6 +34,12 @@ def linear(x: Float[Tensor, "*batch d_in"], w: Float[Tensor, "d_in d_out"], b: F
     return y if b is None else y + b
 
 
+def _check_weight(d_in, d_out):
+    whole("d_in", d_in)
+    whole("d_out", d_out)
+
+
+@checked(_check_weight)
 def weight(d_in: int, d_out: int) -> nn.Parameter:
     """A (d_in, d_out) matrix, uniform within ±√(6/(d_in + d_out)) (Glorot and Bengio 2010)."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
@@ -28,4 +54,4 @@ class Linear(nn.Module):
         self.b = nn.Parameter(torch.zeros(d_out))
 
     def forward(self, x: Tensor, w: Tensor | None = None) -> Tensor:
-        return linear(x, self.w if w is None else w, self.b)
+        return linear.rule(x, self.w if w is None else w, self.b)

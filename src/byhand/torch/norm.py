@@ -5,9 +5,30 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..config import Config
 from ..record import Record, nothing
+from .inputs import checked, looks
 
 
+def _check_layer_norm(x, gamma, beta, eps):
+    _check_norm(x, eps, gamma=gamma, beta=beta)
+
+
+def _check_rms_norm(x, gamma, eps):
+    _check_norm(x, eps, gamma=gamma)
+
+
+def _check_norm(x, eps, **gain):
+    if eps < 0:
+        raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
+    if not x.ndim or not x.shape[-1]:
+        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (..., d) with a d of at least 1")
+    for name, value in gain.items():
+        if value.shape != x.shape[-1:]:
+            raise ValueError(f"{name} had shape {tuple(value.shape)}; it must be {tuple(x.shape[-1:])}, x's last axis")
+
+
+@checked(_check_layer_norm)
 def layer_norm(
     x: Float[Tensor, "*batch d"], gamma: Float[Tensor, "d"], beta: Float[Tensor, "d"], eps: float = 1e-5, record: Record = nothing
 ) -> Float[Tensor, "*batch d"]:
@@ -25,6 +46,7 @@ def layer_norm(
     return record("out", gamma * normalised + beta)
 
 
+@checked(_check_rms_norm)
 def rms_norm(x: Float[Tensor, "*batch d"], gamma: Float[Tensor, "d"], eps: float = 1e-5, record: Record = nothing) -> Float[Tensor, "*batch d"]:
     """y = γ x/√(mean(x²) + ε)     (Zhang and Sennrich 2019)"""
     if not record.on and eps > 0:
@@ -36,7 +58,7 @@ def rms_norm(x: Float[Tensor, "*batch d"], gamma: Float[Tensor, "d"], eps: float
 
 
 def _refuse_zero(spread, eps, what):
-    if eps == 0 and bool((spread == 0).any()):
+    if eps == 0 and looks(spread) and bool((spread == 0).any()):
         raise ValueError(f"x had a {what} row and eps was 0, so that the norm would divide 0 by 0; eps must be above 0 for such a row")
 
 
@@ -50,7 +72,7 @@ class LayerNorm(nn.Module):
         self.beta = nn.Parameter(torch.zeros(d))
 
     def forward(self, x: Tensor, record: Record = nothing) -> Tensor:
-        return layer_norm(x, self.gamma, self.beta, self.eps, record)
+        return layer_norm.rule(x, self.gamma, self.beta, self.eps, record)
 
 
 class RMSNorm(nn.Module):
@@ -62,9 +84,10 @@ class RMSNorm(nn.Module):
         self.gamma = nn.Parameter(torch.ones(d))
 
     def forward(self, x: Tensor, record: Record = nothing) -> Tensor:
-        return rms_norm(x, self.gamma, self.eps, record)
+        return rms_norm.rule(x, self.gamma, self.eps, record)
 
 
-def make(config) -> nn.Module:
+@checked()
+def make(config: Config) -> nn.Module:
     """The norm that config.norm_kind names."""
     return (RMSNorm if config.norm_kind == "rms" else LayerNorm)(config.d_model, config.eps)

@@ -1,18 +1,35 @@
 """Adam with the paper's schedule, through torch.optim."""
 
 from collections.abc import Iterable
+from numbers import Real
 
 import torch
 from torch import nn
 
+from ..doors import whole
+from .inputs import checked
 
+
+def _check_noam(step, d_model, warmup):
+    for name, value in (("step", step), ("d_model", d_model), ("warmup", warmup)):
+        whole(name, value)
+
+
+@checked(_check_noam)
 def noam(step: int, d_model: int, warmup: int = 4000) -> float:
     """lr(t) = d_model^(−1/2) · min(t^(−1/2), t · warmup^(−3/2)), t = 1, 2, …     (Vaswani et al. 2017, equation 3)"""
-    if not (step >= 1 and d_model >= 1 and warmup >= 1):
-        raise ValueError(f"step was {step}, d_model {d_model} and warmup {warmup}; each must be at least 1")
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
+def _check_adam(lr, betas, eps):
+    for name, value in (("lr", lr), ("eps", eps)):
+        if value < 0:
+            raise ValueError(f"{name} was {value!r}; it must be a finite number of at least 0")
+    if len(betas) != 2 or not all(isinstance(beta, Real) and 0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas was {betas}; both must lie in [0, 1)")
+
+
+@checked(_check_adam)
 def adam(
     parameters: Iterable[nn.Parameter], lr: float = 1.0, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, fused: bool | None = None
 ) -> torch.optim.Adam:
@@ -23,6 +40,11 @@ def adam(
     return torch.optim.Adam(parameters, lr=lr, betas=betas, eps=eps, fused=fused)
 
 
+def _check_schedule(d_model, warmup):
+    _check_noam(1, d_model, warmup)
+
+
+@checked(_check_schedule)
 def schedule(optimizer: torch.optim.Optimizer, d_model: int, warmup: int = 4000) -> torch.optim.lr_scheduler.LambdaLR:
     """The rate of step t is the optimizer's lr times noam(t): call .step() after each step of the optimizer.
 
@@ -32,4 +54,4 @@ def schedule(optimizer: torch.optim.Optimizer, d_model: int, warmup: int = 4000)
     done = max((int(state["step"]) for state in optimizer.state.values() if "step" in state), default=0)
     for group in optimizer.param_groups:
         group.setdefault("initial_lr", group["lr"])
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: noam(done + 1, d_model, warmup), last_epoch=done - 1)
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: noam.rule(done + 1, d_model, warmup), last_epoch=done - 1)

@@ -4,12 +4,63 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..doors import whole
+from .inputs import checked, integers, looks
 
+PAIRINGS = ("interleaved", "half")
+
+
+def _check_sinusoidal(length, d_model, dtype, device):
+    whole("length", length)
+    whole("d_model", d_model)
+    if d_model % 2:
+        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype was {dtype}; it must be a floating-point dtype")
+    if device is not None:
+        try:
+            torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"device was {device!r}; it must be None or name a device") from error
+
+
+def _check_sinusoids(positions, d_model, dtype):
+    _check_sinusoidal(1, d_model, dtype, None)
+    _check_places(positions)
+
+
+def _check_places(positions):
+    positions = integers("positions", positions)
+    if positions.numel() and looks(positions) and positions.min() < 0:
+        raise ValueError(f"positions held {positions.min()}; each must be at least 0")
+    return positions
+
+
+def check_positions(positions: Int[Tensor, "..."], x: Float[Tensor, "... time d"]) -> None:
+    """Raise ValueError unless positions are whole numbers of at least 0, one for each of x's times, or a row of them a sequence."""
+    positions, time = _check_places(positions), x.shape[-2]
+    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
+        raise ValueError(f"positions had shape {tuple(positions.shape)}; it must be ({time},), x's time, or (batch, {time})")
+
+
+def _check_rope(x, positions, base, pairing):
+    if pairing not in PAIRINGS:
+        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (..., time, d_k) with an even d_k, since coordinates rotate in pairs")
+    if base <= 0:
+        raise ValueError(f"base was {base}; it must be a finite number above 0")
+    if positions is not None:
+        check_positions(positions, x)
+
+
+@checked(_check_sinusoidal)
 def sinusoidal(length: int, d_model: int, dtype: torch.dtype | None = None, device=None) -> Float[Tensor, "length d_model"]:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos(the same angle)     (Vaswani et al. 2017, section 3.5)"""
-    return sinusoids(torch.arange(length, device=device), d_model, dtype or torch.get_default_dtype())
+    return sinusoids.rule(torch.arange(length, device=device), d_model, dtype or torch.get_default_dtype())
 
 
+@checked(_check_sinusoids)
 def sinusoids(positions: Int[Tensor, "..."], d_model: int, dtype: torch.dtype) -> Float[Tensor, "... d_model"]:
     """The rows of sinusoidal at these positions."""
     pos = positions.to(_angles_on(positions.device), torch.float64)
@@ -17,6 +68,7 @@ def sinusoids(positions: Int[Tensor, "..."], d_model: int, dtype: torch.dtype) -
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype).to(positions.device)
 
 
+@checked(_check_rope)
 def rope(
     x: Float[Tensor, "*batch time d_k"],
     positions: Int[Tensor, "time"] | Int[Tensor, "batch time"] | None = None,
@@ -29,8 +81,6 @@ def rope(
     for each sequence is welcome too.
     """
     d_k = x.shape[-1]
-    if d_k % 2:
-        raise ValueError(f"x had a last axis of {d_k}; it must be even (coordinates rotate in pairs)")
     device = _angles_on(x.device)
     positions = torch.arange(x.shape[-2], device=device) if positions is None else torch.as_tensor(positions, device=device)
     # The angles in float64, whatever x is: a large position in float32 has lost the digits that matter.
@@ -42,10 +92,8 @@ def rope(
     if pairing == "interleaved":
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-    if pairing == "half":
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-    raise ValueError(f"pairing was {pairing!r}; it must be 'interleaved' or 'half'")
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
 
 
 def _angles_on(device) -> torch.device:

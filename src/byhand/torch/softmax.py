@@ -4,7 +4,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from .inputs import check_mask, checked
 
+
+def _check_softmax(x, mask):
+    if not x.ndim or not x.shape[-1]:
+        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (..., n) with an n of at least 1")
+    if mask is not None:
+        check_mask(mask, x.shape, "x")
+
+
+@checked(_check_softmax)
 def softmax(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"] | None = None) -> Float[Tensor, "*batch n"]:
     """y_i = e^(x_i) / Σ_j e^(x_j), over the last axis and over the places where the mask is True
 

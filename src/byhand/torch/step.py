@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..toy import Case
+from ..toy import Case, check_case
 from .decoder import Decoder
 from .loss import cross_entropy
 from .transformer import Transformer
@@ -30,6 +30,7 @@ def run(case: Case) -> Step:
     Without a source it is a decoder stack's. Stages have the names of the forward pass; where one feeds several others its gradient is
     the sum over the ways back. One on which the loss does not depend has a gradient of 0.
     """
+    check_case(case)
     module = (Decoder if case.source is None else Transformer)(case.config).double()
     module.load_params(case.params)
     stages: dict[str, torch.Tensor] = {}

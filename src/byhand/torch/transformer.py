@@ -9,11 +9,13 @@ from ..record import Record, nothing
 from .attention import MultiHeadAttention
 from .embedding import embedding, table
 from .feed_forward import FeedForward
-from .inputs import check_lengths, check_tokens, key_mask
+from .inputs import check_activations, check_lengths, check_tokens, key_mask, plain
 from .linear import Linear
 from .norm import LayerNorm
 from .position import sinusoidal
 from .weights import Weights, numpy_default
+
+embedding, sinusoidal = plain(embedding, sinusoidal)
 
 
 class Transformer(Weights):
@@ -45,21 +47,26 @@ class Transformer(Weights):
         source_lengths: Int[Tensor, "batch"] | None = None,
         target_lengths: Int[Tensor, "batch"] | None = None,
         activations: dict[str, Tensor] | None = None,
+        look: bool = True,
     ) -> Float[Tensor, "batch t_t target_vocab"]:
         """logits[b, t, c]: how strongly class c is expected after decoder_input[b, :t+1]
 
         Tokens may be tensors or integer arrays. Positions at or beyond a sequence's length are padding: nothing attends to them.
         A dict given as `activations` is filled with every intermediate tensor under its dotted name (attention and norm then go step by step).
 
+        look=False takes the tokens' and the lengths' values as they are: once they are on the device, nothing waits for it. The look is left
+        out on the meta device and while a compiler traces.
+
         Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
         """
+        check_activations(activations)
         config, device, record = self.config, self.source_embedding.device, nothing if activations is None else Record(activations)
-        source = check_tokens("source", source, config.source_vocab, config.max_length, device)
-        decoder_input = check_tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device)
+        source = check_tokens("source", source, config.source_vocab, config.max_length, device, look)
+        decoder_input = check_tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device, look)
         if len(source) != len(decoder_input):
             raise ValueError(f"decoder_input had {len(decoder_input)} sequences and source {len(source)}; a batch must have as many of each")
-        source_mask = _mask("source_lengths", source_lengths, source)
-        target_mask = _mask("target_lengths", target_lengths, decoder_input)
+        source_mask = _mask("source_lengths", source_lengths, source, look)
+        target_mask = _mask("target_lengths", target_lengths, decoder_input, look)
         memory = self.encode(source, source_mask, record.inside("encoder"))
         y = self.decode(decoder_input, memory, source_mask, target_mask, record.inside("decoder"))
         w = self.target_embedding.T if config.tied else None
@@ -133,8 +140,8 @@ def _attention(config):
     return MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
 
 
-def _mask(name, lengths, beside):
+def _mask(name, lengths, beside, look):
     """(batch, 1, 1, time), to be broadcast over heads and queries."""
     if lengths is None:
         return None
-    return key_mask(check_lengths(name, lengths, beside), beside.shape[1])[:, None, None, :]
+    return key_mask(check_lengths(name, lengths, beside, look), beside.shape[1])[:, None, None, :]

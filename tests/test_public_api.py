@@ -1,0 +1,493 @@
+"""Every public function, called in every way that cannot be meant.
+
+The functions are found by looking into the modules, and the bad calls are made from one good call of each: a new function without one turns
+this red. A bad call must raise a ValueError, TypeError or IndexError that names the argument, or give what the good call gives. A shape is bad
+where the annotations say so, and a gradient's always; what else an argument may be stands in ALLOWED, with the reason.
+"""
+
+import inspect
+import re
+import types
+import typing
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import jaxtyped
+
+from byhand import Config, toy
+from byhand import numpy as bn
+from byhand import torch as bt
+from byhand.check.report import Report
+from byhand.numpy import tiled
+from byhand.record import Record
+
+LOOKS = {"byhand.numpy.checks", "byhand.numpy.passes", "byhand.torch.inputs"}  # what a public function looks with, and is run by
+
+
+def public_functions():
+    """By name, as numpy.softmax.softmax: what is defined without an underscore in a floor's modules."""
+    modules = [module for package in (bn, bt) for module in vars(package).values() if inspect.ismodule(module) and module.__name__ not in LOOKS]
+    return {
+        f"{module.__name__}.{name}".removeprefix("byhand."): function
+        for module in modules
+        for name, function in vars(module).items()
+        if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith(("_", "check_"))  # check_: looks themselves
+    }
+
+
+# ---- one good call of each ----------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+BATCH, TIME, HEADS, WIDTH, VOCAB = 2, 3, 2, 4, 7
+
+
+def normal(*shape):
+    return RNG.normal(size=shape)
+
+
+def tensor(*shape):
+    return torch.tensor(normal(*shape))
+
+
+def tokens(*shape, below=VOCAB - 1):
+    """Whole numbers that differ along every axis."""
+    return (np.arange(np.prod(shape)).reshape(shape) * 3 + 1) % below
+
+
+CONFIG = Config(d_model=WIDTH, n_heads=HEADS, d_ff=6, n_layers=2, source_vocab=5, target_vocab=VOCAB)
+STACK = Config(
+    d_model=WIDTH, n_heads=HEADS, n_kv_heads=1, d_ff=6, n_layers=2, source_vocab=1, target_vocab=VOCAB, norm="pre", norm_kind="rms",
+    positions="rope", activation="swiglu", max_length=9,
+)  # fmt: skip
+
+
+def numpy_calls():
+    x, w, b = normal(BATCH, TIME, WIDTH), normal(WIDTH, 6), normal(6)
+    q, k, v = normal(BATCH, HEADS, TIME, WIDTH), normal(BATCH, HEADS, 5, WIDTH), normal(BATCH, HEADS, 5, 6)
+    mask = RNG.random((BATCH, HEADS, TIME, 5)) > 0.3
+    heads = dict(w_q=normal(WIDTH, 8), w_k=normal(WIDTH, 4), w_v=normal(WIDTH, 6), w_o=normal(12, WIDTH), n_heads=2, n_kv_heads=1)
+    network = dict(w_1=normal(WIDTH, 6), b_1=b, w_2=normal(6, WIDTH), b_2=normal(WIDTH), activation="swiglu", w_3=normal(WIDTH, 6))
+    lengths, positions, table = np.array([2, 3]), np.array([4, 0, 2]), normal(VOCAB, WIDTH)
+    read, source, targets = tokens(BATCH, TIME), tokens(BATCH, 4, below=5), tokens(BATCH, TIME)
+    scored = np.array([[True, False, True], [True, True, False]])
+    params, stack = bn.transformer.init(CONFIG), bn.decoder.init(STACK)
+    passed, stacked = bn.transformer.forward(params, CONFIG, source, read), bn.decoder.forward(stack, STACK, read)
+    attended = bn.attention.multi_head_attention(x, normal(BATCH, 5, WIDTH), **heads)[1]
+    norms = dict(gamma=normal(WIDTH), beta=normal(WIDTH), eps=1e-5)
+    layers = bn.layers
+    rooms = layers.Rooms(stack, STACK, "block.0", Record())
+    decoder_rooms = layers.Rooms(params, CONFIG, "decoder.0", Record(), "self_attention")
+    block_mask = np.ones((BATCH, 1, 1, TIME), bool)
+    post = Config(**{**STACK.__dict__, "norm": "post", "norm_kind": "layer"})
+    post_rooms = layers.Rooms(bn.decoder.init(post), post, "block.0", Record())
+    memory = normal(BATCH, 5, WIDTH)
+    named = {"w": normal(3, 2), "b": normal(2)}
+    grads = {"w": normal(3, 2), "b": normal(2)}
+    state = bn.optimizer.adam(named, grads)[1]
+    low = dict(a=normal(WIDTH, 2), b=normal(2, 6), alpha=2.0)
+    answers = dict(chosen=normal(3), rejected=normal(3))
+    policy = dict(reference=np.array([0.2, 0.5, 0.3]), reward=normal(3), beta=0.5)
+    stored, column = bn.quantize.quantize(w), bn.quantize.quantize(w, axis=0)
+    kept = dict(stack, vector=b)
+    cache = stacked.kv_cache
+
+    def one_step(tokens, kv_cache, lengths):
+        return np.ones((*tokens.shape, VOCAB)), cache
+
+    running = tiled.online_softmax(tiled.start((BATCH, HEADS, TIME), 6, np.dtype(float)), normal(BATCH, HEADS, TIME, 5), v)
+    loop = dict(read=one_step, tokens=read, n_new=2, choose=bn.sampling.greedy, lengths=lengths)
+    calls = {
+        "attention.attention": dict(q=q, k=k, v=v, mask=mask, causal=True, record=Record()),
+        "attention.attention_mask": dict(t_q=TIME, t_k=5, mask=mask, causal=True),
+        "attention.multi_head_attention": dict(x=x, memory=memory, **heads, mask=np.ones((BATCH, 1, TIME, 5), bool), causal=True),
+        "attention.multi_head_attention_backward": dict(dy=normal(BATCH, TIME, WIDTH), cache=attended, record=Record()),
+        "attention.repeat_heads": dict(x=q, shared=2),
+        "attention.sum_heads": dict(dy=q, n_kv_heads=1),
+        "attention.split_heads": dict(x=x, n_heads=2),
+        "attention.merge_heads": dict(x=q),
+        "decoder.init": dict(config=STACK, seed=1, dtype=np.dtype("float32")),
+        "decoder.forward": dict(params=stack, config=STACK, tokens=read, kv_cache=cache, lengths=lengths, keep=True, record=Record()),
+        "decoder.backward": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=stacked.cache, record=Record()),
+        "decoder.gradients": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=stacked.cache),
+        "decoder.generate": dict(params=stack, config=STACK, tokens=read, n_new=2, choose=bn.sampling.greedy, lengths=lengths, cached=True),
+        "embedding.embedding": dict(tokens=read, table=table),
+        "feed_forward.swiglu": dict(hidden=x, gate=x + 1),
+        "feed_forward.feed_forward": dict(x=x, **network, record=Record()),
+        "generation.places": dict(tokens=read, kv_cache=cache),
+        "generation.read_so_far": dict(tokens=read, lengths=lengths, kv_cache=cache),
+        "generation.with_cache": loop,
+        "generation.without_cache": loop,
+        "layers.norm": dict(x=x, params=stack, name="norm", config=STACK, record=Record()),
+        "layers.post_norm_block": dict(x=x, rooms=post_rooms, mask=block_mask, causal=True, positions=positions),
+        "layers.pre_norm_block": dict(x=x, rooms=rooms, causal=True, past=(normal(BATCH, 1, 2, 2), normal(BATCH, 1, 2, 2))),
+        "layers.decoder_layer": dict(x=x, memory=memory, rooms=decoder_rooms, mask=block_mask, memory_mask=np.ones((BATCH, 1, 1, 5), bool)),
+        "layers.embed": dict(tokens=read, table=table, config=CONFIG, record=Record(), positions=positions),
+        "layers.logits_of": dict(x=x, params=stack, table="embedding", config=STACK, record=Record()),
+        "layers.flat": dict(layer="block.0", rooms={"norm": named}),
+        "linear.linear": dict(x=x, w=w, b=b),
+        "lora.init": dict(d_in=4, d_out=5, rank=2, seed=1, dtype=np.dtype("float32")),
+        "lora.lora": dict(x=x, w=w, **low),
+        "lora.merge": dict(w=w, **low),
+        "lora.unmerge": dict(merged=w, **low),
+        "lora.counts": dict(d_in=4, d_out=5, rank=2),
+        "loss.cross_entropy": dict(
+            logits=normal(BATCH, TIME, VOCAB), targets=targets, smoothing=0.1, ignore_index=6, lengths=lengths, reduction="sum", mask=scored
+        ),
+        "loss.smoothed_targets": dict(targets=targets, vocab=VOCAB, smoothing=0.1),
+        "loss.entropy": dict(p=np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])),
+        "loss.position_weights": dict(targets=targets, ignore_index=6, lengths=lengths, reduction="last"),
+        "loss.next_token": dict(tokens=read, lengths=lengths, mask=scored),
+        "norm.mean_of": dict(rows=x),
+        "norm.layer_norm": dict(x=x, **norms, record=Record()),
+        "norm.rms_norm": dict(x=x, gamma=norms["gamma"], eps=1e-5, record=Record()),
+        "norm.norm_backward": dict(dy=x + 1, cache=bn.norm.rms_norm(x, norms["gamma"])[1]),
+        "optimizer.noam": dict(step=3, d_model=4, warmup=5),
+        "optimizer.adam": dict(params=named, grads=grads, state=state, lr=0.1, betas=(0.9, 0.98), eps=1e-9),
+        "position.sinusoidal": dict(length=3, d_model=4),
+        "position.sinusoids": dict(positions=positions, d_model=4),
+        "position.rope": dict(x=q, positions=positions, base=100.0, pairing="half"),
+        "preference.pairs": dict(prompts=[[1, 2], [3]], chosen=[[4], [5, 6]], rejected=[[1, 1, 1], [2]]),
+        "preference.log_likelihood": dict(logits=normal(BATCH, TIME, VOCAB), targets=targets, mask=scored),
+        "preference.bradley_terry": answers,
+        "preference.dpo": dict(**answers, reference_chosen=normal(3), reference_rejected=normal(3), beta=0.1),
+        "preference.expected_reward": dict(logits=normal(3), **policy),
+        "preference.tilted": policy,
+        "quantize.quantize": dict(x=w, axis=0),
+        "quantize.dequantize": dict(quantized=stored),
+        "quantize.error": dict(x=w, quantized=stored),
+        "quantize.quantized_linear": dict(x=x, w=column, b=b),
+        "quantize.quantize_params": dict(params=kept),
+        "quantize.dequantize_params": dict(params=bn.quantize.quantize_params(kept)),
+        "quantize.quantize_cache": dict(kv_cache=cache),
+        "quantize.dequantize_cache": dict(quantized=bn.quantize.quantize_cache(cache)),
+        "sampling.greedy": dict(logits=normal(BATCH, VOCAB)),
+        "sampling.probabilities": dict(logits=normal(BATCH, VOCAB), temperature=0.7, top_k=4, top_p=0.8),
+        "sampling.top_k_mask": dict(p=normal(BATCH, VOCAB), k=2),
+        "sampling.top_p_mask": dict(p=bn.softmax.softmax(normal(BATCH, VOCAB))[0], mass=0.7),
+        "sampling.sample": dict(logits=normal(BATCH, VOCAB), rng=np.random.default_rng(0), temperature=0.7, top_k=4, top_p=0.8),
+        "softmax.softmax": dict(x=normal(BATCH, TIME, 5), mask=mask[:, 0]),
+        "step.run": dict(case=toy.lively()),
+        "tiled.online_softmax": dict(running=running, scores=normal(BATCH, HEADS, TIME, 5), v=v),
+        "tiled.start": dict(rows=(BATCH, HEADS, TIME), d_v=4, dtype=np.dtype("float32")),
+        "tiled.tiled_attention": dict(q=q, k=k, v=v, causal=True, block=(2, 2)),
+        "transformer.init": dict(config=CONFIG, seed=1, dtype=np.dtype("float32")),
+        "transformer.forward": dict(params=params, config=CONFIG, source=source, decoder_input=read, source_lengths=np.array([4, 2]), target_lengths=lengths),
+        "transformer.backward": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=passed.cache, record=Record()),
+        "transformer.gradients": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=passed.cache),
+    }
+    calls |= {f"feed_forward.{name}": dict(x=x) for name in ("relu", "gelu", "gelu_tanh", "silu")}
+    backwards = "attention.attention embedding.embedding linear.linear lora.lora norm.layer_norm norm.rms_norm position.rope preference.log_likelihood " \
+        "softmax.softmax tiled.tiled_attention layers.decoder_layer layers.post_norm_block layers.pre_norm_block feed_forward.feed_forward " \
+        "feed_forward.relu feed_forward.gelu feed_forward.gelu_tanh feed_forward.silu feed_forward.swiglu"  # fmt: skip
+    for name in backwards.split():  # each follows its forward
+        module, function = name.split(".")
+        module = tiled if module == "tiled" else getattr(bn, module)
+        y, cache_of_it = getattr(module, function)(**{key: value for key, value in calls[name].items() if key not in ("past",)})
+        calls[f"{name}_backward"] = dict(dy=normal(*y.shape), cache=cache_of_it)
+    return {f"numpy.{name}": call for name, call in calls.items()}
+
+
+def torch_calls():
+    x, w, b = tensor(BATCH, TIME, WIDTH), tensor(WIDTH, 6), tensor(6)
+    q, k, v = tensor(BATCH, HEADS, TIME, WIDTH), tensor(BATCH, 1, 5, WIDTH), tensor(BATCH, 1, 5, 6)
+    mask = torch.tensor(RNG.random((BATCH, HEADS, TIME, 5)) > 0.3)
+    projections = dict(x=x, memory=x + 1, w_q=tensor(WIDTH, 8), w_k=tensor(WIDTH, 4), w_v=tensor(WIDTH, 6), n_heads=2, n_kv_heads=1)
+    network = dict(w_1=tensor(WIDTH, 6), b_1=b, w_2=tensor(6, WIDTH), b_2=tensor(WIDTH), activation="swiglu", w_3=tensor(WIDTH, 6))
+    positions, read = torch.tensor([4, 0, 2]), torch.tensor(tokens(BATCH, TIME))
+    lengths, scored = torch.tensor([2, 3]), torch.tensor([[True, False, True], [True, True, False]])
+    parameter = torch.nn.Parameter(tensor(3))
+    model, stack = bt.transformer.Transformer(CONFIG).double(), bt.decoder.Decoder(STACK).double()
+    cache = stack.read(read)[1]
+    onward = dict(tokens=read, kv_cache=cache, lengths=lengths, activations={}, look=True)
+    norms = dict(gamma=tensor(WIDTH), eps=1e-5, record=Record())
+    calls = {
+        "attention.attention": dict(q=q, k=k, v=v, mask=mask, causal=True, plain=True, record=Record()),
+        "attention.causal_mask": dict(t_q=2, t_k=3, device="cpu"),
+        "attention.multi_head_attention": dict(**projections, w_o=tensor(12, WIDTH), mask=mask[..., :TIME], causal=True, positions=positions, plain=True),
+        "attention.project": dict(**projections, positions=positions, record=Record()),
+        "attention.mix": dict(q=q, k=k, v=v, w_o=tensor(12, WIDTH), mask=mask, causal=True, plain=True, record=Record()),
+        "attention.split_heads": dict(x=x, n_heads=2),
+        "attention.merge_heads": dict(x=q),
+        "embedding.embedding": dict(tokens=read, table=tensor(VOCAB, WIDTH)),
+        "feed_forward.feed_forward": dict(x=x, **network, record=Record()),
+        "linear.linear": dict(x=x, w=w, b=b),
+        "loss.cross_entropy": dict(
+            logits=tensor(BATCH, TIME, VOCAB), targets=read, smoothing=0.1, ignore_index=6, lengths=lengths, reduction="sum", mask=scored, look=True
+        ),
+        "norm.layer_norm": dict(x=x, beta=tensor(WIDTH), **norms),
+        "norm.rms_norm": dict(x=x, **norms),
+        "norm.make": dict(config=STACK),
+        "optimizer.noam": dict(step=3, d_model=4, warmup=5),
+        "optimizer.adam": dict(parameters=[parameter], lr=0.1, betas=(0.9, 0.98), eps=1e-9, fused=False),
+        "optimizer.schedule": dict(optimizer=torch.optim.Adam([parameter]), d_model=4, warmup=5),
+        "position.sinusoidal": dict(length=3, d_model=4, dtype=torch.float64, device="cpu"),
+        "position.sinusoids": dict(positions=positions, d_model=4, dtype=torch.float64),
+        "position.rope": dict(x=q, positions=positions, base=100.0, pairing="half"),
+        "softmax.softmax": dict(x=tensor(BATCH, TIME, 5), mask=mask[:, 0]),
+        "step.run": dict(case=toy.lively()),
+        "embedding.table": dict(vocab=3, d_model=2),
+        "linear.weight": dict(d_in=3, d_out=2),
+    }
+    calls |= {f"feed_forward.{name}": dict(x=x) for name in ("relu", "gelu", "gelu_tanh", "silu")}
+    source = torch.tensor(tokens(BATCH, 4, below=5))
+    methods = {
+        "Decoder.forward": (stack.forward, onward),
+        "Decoder.read": (stack.read, onward),
+        "Decoder.load_params": (stack.load_params, dict(params=stack.params())),
+        "Transformer.forward": (
+            model.forward,
+            dict(source=source, decoder_input=read, source_lengths=torch.tensor([4, 2]), target_lengths=lengths, activations={}, look=True),
+        ),
+    }
+    return {f"torch.{name}": call for name, call in calls.items()}, {f"torch.{name}": call for name, call in methods.items()}
+
+
+# ---- what else an argument may be ---------------------------------------------------------------
+
+# By function, argument and kind of change, as regular expressions.
+ALLOWED = {
+    r".*\.init \(seed\) (0|-1)": "any seed is one",
+    r"numpy\.quantize\.(quantize|error|quantize_params|dequantize_params) .* float16": "the one room that takes float16, and computes it in float32",
+    r".*(rope|sinusoids|embed|project|multi_head_attention|block) \(positions\) too large": "a position may be any",
+    r".*\.(attention|attention_mask|mix|.*_block|decoder_layer|softmax) \((memory_)?mask\) (0-d|one axis less|shorter at the front|ones in front)":
+        "a mask is broadcast",
+    r"torch\..*(?<!load_params) \(.*\) -?inf": "computed as IEEE 754 says, as everywhere in PyTorch; NaN is asked to stay NaN below",
+    r".*\((alpha|ignore_index|axis)\) (0|-1)": "these may be negative, and 0",
+}
+
+
+# ---- the bad calls ------------------------------------------------------------------------------
+
+
+class Wrong:
+    """Of no type that a function could ask for."""
+
+    def __repr__(self):
+        return "Wrong()"
+
+
+def is_array(value):
+    return isinstance(value, (np.ndarray, torch.Tensor))
+
+
+def arrays_in(value):
+    """Every array of floating-point numbers in nested tuples, lists and dicts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [array for part in value for array in arrays_in(part)]
+    if isinstance(value, torch.Tensor):
+        return [value] if value.is_floating_point() else []
+    return [value] if isinstance(value, np.ndarray) and value.dtype.kind == "f" else []
+
+
+def tensors_in(value):
+    return [array for array in arrays_in(value) if isinstance(array, torch.Tensor)]
+
+
+def misshapen(value):
+    """Other shapes than the good one."""
+    yield "one axis more", value[None]
+    if value.ndim:
+        yield "0-d", value.reshape(-1)[0] if isinstance(value, torch.Tensor) else np.asarray(value.reshape(-1)[0])
+        yield "one axis less", value[0]
+        yield "shorter at the front", value[:-1]
+        yield "shorter at the back", value[..., :-1]
+        yield "empty", value[:0]
+    if value.ndim > 1:
+        yield "ones in front", value[tuple(slice(0, 1) for _ in value.shape[:-1])]
+        if value.shape[0] != value.shape[1]:
+            yield "first two axes exchanged", value.swapaxes(0, 1)
+        if value.shape[-1] != value.shape[-2]:
+            yield "last two axes exchanged", value.swapaxes(-1, -2)
+
+
+def with_entry(value, entry):
+    changed = value.clone() if isinstance(value, torch.Tensor) else value.copy()
+    changed[(0,) * value.ndim] = entry
+    return changed
+
+
+def of_dtype(value, name):
+    return value.to(getattr(torch, name)) if isinstance(value, torch.Tensor) else value.astype(name)
+
+
+def to_other_library(value):
+    return value.detach().numpy() if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def spoilt(value, beside):
+    """Kind of change and changed value, for a value of a good call beside other arrays."""
+    if is_array(value):
+        floating, boolean = "float" in str(value.dtype), "bool" in str(value.dtype)
+        yield from misshapen(value)
+        if floating:
+            yield "NaN", with_entry(value, np.nan)
+            yield "inf", with_entry(value, np.inf)
+            yield "-inf", with_entry(value, -np.inf)
+            yield "integers", of_dtype(value * 3, "int64")
+            if beside:
+                yield "float32 among float64", of_dtype(value, "float32")
+            if isinstance(value, np.ndarray):
+                yield "float16", value.astype(np.float16)
+                yield "objects", value.astype(object)
+        elif boolean:
+            yield "integers", of_dtype(value, "int64")
+        else:
+            yield "negative", with_entry(value, -1)
+            yield "too large", with_entry(value, 10**6)
+            yield "int8", of_dtype(value, "int8")
+        yield "booleans" if not boolean else "floats", of_dtype(value, "float64" if boolean else "bool")
+        yield "complex", of_dtype(value, "complex128")
+        if not floating:
+            yield "fractions", of_dtype(value, "float64") + 0.5
+        yield "a list", value.tolist()
+        yield "of the other library", to_other_library(value)
+    elif isinstance(value, bool):
+        yield from (("a string", "yes"), ("2", 2))
+    elif isinstance(value, int):
+        yield from (("a fraction", value + 0.5), ("NaN", np.nan), ("a string", str(value)), ("True", True), ("a list", [value]), ("0", 0), ("-1", -1))
+    elif isinstance(value, float):
+        yield from (("NaN", np.nan), ("inf", np.inf), ("a string", str(value)), ("a list", [value]), ("complex", 1j), ("an array", np.array([value, value])))
+        if value > 0:
+            yield "-1", -1.0
+    elif isinstance(value, str):
+        yield from (("an unknown one", "nonsense"), ("a list", [value]))
+    elif isinstance(value, dict):
+        yield "a list", list(value.values())
+        for name, part in list(value.items())[:1]:
+            yield "one missing", {other: array for other, array in value.items() if other != name}
+            yield "one more", value | {"unknown": part}
+            for kind, changed in spoilt(part, [1]):
+                if kind != "of the other library" or is_array(part):
+                    yield f"one: {kind}", value | {name: changed}
+    elif hasattr(value, "_fields"):  # a cache
+        yield "another room's", bn.softmax.SoftmaxCache(normal(2, 3)) if not isinstance(value, bn.softmax.SoftmaxCache) else Wrong()
+        if isinstance(value, (bn.quantize.Quantized, tiled.Running)):
+            for name in value._fields:
+                for kind, changed in spoilt(getattr(value, name), [1]):
+                    if kind not in ("negative", "a list", "of the other library"):
+                        yield f"{name}: {kind}", value._replace(**{name: changed})
+    elif isinstance(value, (list, tuple)):
+        yield "empty", value[:0]
+        yield "one more", (*value, Wrong())
+        for kind, changed in spoilt(value[0], []):
+            if kind not in ("a list",):
+                yield f"one: {kind}", type(value)([changed, *value[1:]])
+    if not isinstance(value, (str, list, tuple)):
+        yield "a word", "nonsense"
+    yield "None", None
+    yield "a number", 3.5 if not isinstance(value, float) else Wrong()
+    yield "nothing it could be", Wrong()
+
+
+SHAPES = {kind for kind, _ in misshapen(np.ones((2, 3)))} | {"first two axes exchanged", "last two axes exchanged"}
+
+
+def kinds_of(parameter):
+    annotation = parameter.annotation
+    return typing.get_args(annotation) if isinstance(annotation, (types.UnionType, typing._UnionGenericAlias)) else (annotation,)
+
+
+def shapes_fit(signature, arguments):
+    """Whether the shapes are what the annotations say; of a product of two names it is only asked that there is an axis."""
+    with jaxtyped("context"):
+        for name, value in arguments.items():
+            kinds = [kind for kind in kinds_of(signature.parameters[name]) if hasattr(kind, "array_type")]
+            kinds = [kind.dtype[kind.array_type, re.sub(r"\w+\*\w+", "_", kind.dim_str)] for kind in kinds]
+            if value is not None and kinds and not any(isinstance(value, kind) for kind in kinds):
+                return False
+    return True
+
+
+def bad_calls(name, function, call):
+    """Argument, kind of change, arguments, and whether the annotations allow it."""
+    signature = inspect.signature(function)
+    for argument, value in call.items():
+        parameter = signature.parameters[argument]
+        beside = [array for other, part in call.items() if other != argument for array in arrays_in(part)]
+        for kind, changed in spoilt(value, beside):
+            if changed is None and (parameter.default is None or type(None) in kinds_of(parameter)):
+                continue
+            if any(re.fullmatch(pattern, f"{name} ({argument}) {kind}") for pattern in ALLOWED):
+                continue
+            arguments = call | {argument: changed}
+            free = kind in SHAPES and not {argument, "cache"} < call.keys() and shapes_fit(signature, arguments)
+            yield argument, kind, arguments, free
+
+
+def run(function, arguments):
+    if "rng" in arguments and isinstance(arguments["rng"], np.random.Generator):
+        arguments = arguments | {"rng": np.random.default_rng(0)}
+    arguments = {name: Record() if isinstance(value, Record) else value for name, value in arguments.items()}
+    torch.manual_seed(0)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = function(**arguments)
+        return list(result) if inspect.isgenerator(result) else result
+
+
+def same(one, other):
+    """Whether two results are equal, down to the dtype."""
+    if is_array(one) or isinstance(one, np.generic):
+        alike = type(one) is type(other) and (one.dtype == other.dtype or "int" in str(one.dtype)) and one.shape == other.shape
+        return alike and bool((one == other).all())
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, (tuple, list)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, bn.passes.Output):
+        return same(one.logits, other.logits)
+    return one == other
+
+
+def names_it(message, argument, kind, arguments):
+    """Whether a message names the argument, a part of it, or for what does not fit together another argument."""
+    value, names = arguments[argument], [argument]
+    if kind in SHAPES or kind == "float32 among float64":
+        names += arguments
+    names += ["parameter", "gradient of", *value] if isinstance(value, dict) else getattr(value, "_fields", ())
+    return any(re.search(rf"(?<![a-z]){name}(?![a-z])", message) for name in names)
+
+
+def fault(function, argument, kind, arguments, free, good):
+    """What is wrong with how a bad call is met, in words; None where nothing is."""
+    try:
+        result = run(function, arguments)
+    except (ValueError, TypeError, IndexError) as error:
+        bare = error.__traceback__.tb_next.tb_next
+        while bare.tb_next:
+            bare = bare.tb_next
+        if "/byhand/" not in bare.tb_frame.f_code.co_filename or not names_it(str(error), argument, kind, arguments):
+            return f"a bare error: {type(error).__name__}: {error}"
+    except Exception as error:
+        return f"a bare error: {type(error).__name__}: {error}"
+    else:
+        noticed = isinstance(result, Report) and result.failures or kind == "NaN" and any(torch.isnan(t).any() for t in tensors_in(result))
+        if not free and not noticed and not same(result, good):
+            return "a wrong result in silence"
+
+
+NUMPY, (TORCH, METHODS) = numpy_calls(), torch_calls()
+CALLS = {name: (function, (NUMPY | TORCH).get(name)) for name, function in public_functions().items()} | METHODS
+
+
+def test_every_public_function_has_a_good_call():
+    missing = sorted(name for name, (_, call) in CALLS.items() if call is None)
+    assert not missing, f"give each a call here: {missing}"
+    assert not (NUMPY | TORCH).keys() - CALLS.keys()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bad_calls_are_refused_by_name(name):
+    function, call = CALLS[name]
+    good = run(function, call)
+    assert shapes_fit(inspect.signature(function), call), "the good call must be what the annotations say"
+    found = [
+        f"{argument}, {kind}: {wrong}"
+        for argument, kind, arguments, free in bad_calls(name, function, call)
+        if (wrong := fault(function, argument, kind, arguments, free, good))
+    ]
+    assert not found, "\n" + "\n".join(found)
