@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..doors import whole
 from ..record import Record, nothing
-from .checks import check_finite, check_mask, checked, plain, upstream
+from .checks import check_finite, check_mask, checked, described, plain, upstream
 from .heads import merge_heads, repeat_heads, split_heads, sum_heads
 from .linear import LinearCache, check_product, linear, linear_backward
 from .position import RopeCache, check_positions, rope, rope_backward
@@ -121,6 +121,8 @@ def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, 
         if w.shape[1] % heads:
             raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
     check_product(concat=np.empty((0, w_v.shape[1] // n_kv_heads * n_heads)), w_o=w_o)
+    if w_o.shape[1] != x.shape[2]:
+        raise ValueError(f"w_o had shape {w_o.shape}; its last axis must be x's, {x.shape[2]}")
     d_k = w_q.shape[1] // n_heads
     if w_k.shape[1] != n_kv_heads * d_k:
         raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
@@ -136,7 +138,7 @@ def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, 
 def check_past(past, shapes, dtype):
     """How many tokens past holds, after a look at its keys and values; shapes are theirs without the time."""
     if len(past) != 2 or not all(isinstance(value, np.ndarray) and value.ndim == 4 and value.dtype == dtype for value in past):
-        raise ValueError(f"past was {past!r}; it must be keys and values, two arrays (batch, kv_heads, time, width) in {dtype}")
+        raise ValueError(f"past was {', '.join(map(described, past))}; it must be keys and values, two arrays (batch, kv_heads, time, width) in {dtype}")
     time = past[0].shape[2]
     for name, value, (batch, heads, width) in zip(("keys", "values"), past, shapes):
         if value.shape != (batch, heads, time, width):

@@ -50,6 +50,11 @@ def check_dtype(dtype: Any) -> None:
         raise ValueError(f"dtype was {dtype!r}; it must be float32 or float64")
 
 
+def described(value: Any) -> str:
+    """What a value is, for a message: an array's shape and dtype, and of all else the type."""
+    return f"an array of shape {value.shape} in {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
 def _floats(**arrays):
     check_floats(arrays)
 

@@ -10,7 +10,7 @@ from ..config import Config
 from ..parameters import ATTENTION, attention_shapes, feed_forward_shapes, norm_shapes, output_shapes
 from ..record import Record, nothing
 from .attention import MultiHeadCache, check_past, multi_head_attention, multi_head_attention_backward
-from .checks import check_finite, check_mask, check_tokens, checked, plain, upstream
+from .checks import check_finite, check_mask, check_tokens, checked, described, plain, upstream
 from .embedding import EmbeddingCache, embedding
 from .feed_forward import FeedForwardCache, feed_forward, feed_forward_backward
 from .linear import LinearCache, linear
@@ -92,9 +92,11 @@ def _check_rows(name, x, config):
 def _check_params(params, shapes, dtype):
     for name, shape in shapes.items():
         value = params.get(name)
-        if getattr(value, "shape", None) != shape or value.dtype != dtype:
-            raise ValueError(f"params[{name!r}] was {value!r}; it must be an array of shape {shape} in {dtype}")
-        check_finite(**{name: value})
+        if not isinstance(value, np.ndarray) or value.shape != shape:
+            raise ValueError(f"parameter {name!r} was {described(value)}; it must be an array of shape {shape}")
+        if value.dtype != dtype:
+            raise ValueError(f"x had dtype {dtype} and parameter {name!r} {value.dtype}; all arrays of one call must share one")
+        check_finite(**{f"parameter {name!r}": value})
 
 
 @checked(_check_norm)
@@ -249,7 +251,8 @@ def _check_decoder_layer(x, memory, rooms, mask, memory_mask):
 @checked(_check_decoder_layer)
 def decoder_layer(
     x: Rows, memory: Float[Array, "batch t_source d_model"], rooms: Rooms,
-    mask: Mask | None = None, memory_mask: Mask | None = None,
+    mask: Mask | None = None,
+    memory_mask: Bool[Array, "batch 1 1 t_source"] | None = None,
 ) -> tuple[Rows, DecoderLayerCache]:
     """n = LN₁(x + causal(x, x)),  c = LN₂(n + cross(n, memory)),  y = LN₃(c + FFN(c))
 
@@ -309,7 +312,7 @@ def _first_sinusoids(length: int, d_model: int, dtype: np.dtype) -> Float[Array,
 
 
 def _check_embed(tokens, table, config, positions):
-    if table.shape != (len(table), config.d_model):
+    if table.ndim != 2 or table.shape[1] != config.d_model:
         raise ValueError(f"table had shape {table.shape}; it must be (vocab, {config.d_model})")
     check_tokens("tokens", tokens, len(table))
     if positions is not None:

@@ -40,6 +40,7 @@ def sinusoids(
     positions: Int[Array, "..."], d_model: int
 ) -> Float[Array, "... d_model"]:
     """The rows of sinusoidal at these positions."""
+    positions = np.asarray(positions)
     angles = positions[..., None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
     waves = np.stack((np.sin(angles), np.cos(angles)), axis=-1)
     return waves.reshape(*positions.shape, d_model)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int8
 from .. import doors
 from ..config import Config
 from ..parameters import FLOATS
-from .checks import check_finite, checked
+from .checks import check_finite, checked, described
 from .decoder import KVCache
 
 Array = np.ndarray
@@ -74,11 +74,15 @@ def _scale(largest, dtype):
 
 def _check_stored(quantized, name="quantized"):
     values, scale = quantized
-    if getattr(values, "dtype", None) != np.int8:
-        raise ValueError(f"{name}.values was {getattr(values, 'dtype', type(values).__name__)}; it must be an int8 array")
-    if getattr(scale, "dtype", None) not in FLOATS or scale.ndim != values.ndim or any(n not in (1, m) for n, m in zip(scale.shape, values.shape)):
-        raise ValueError(f"{name}.scale was {scale!r}; it must be float32 or float64, with as many axes as values {values.shape}, each as long or 1")
+    if not isinstance(values, np.ndarray) or values.dtype != np.int8:
+        raise ValueError(f"{name}.values was {described(values)}; it must be an int8 array")
+    if not isinstance(scale, np.ndarray) or scale.dtype not in FLOATS or scale.ndim != values.ndim or not _shares(scale.shape, values.shape):
+        raise ValueError(f"{name}.scale was {described(scale)}; it must be float32 or float64, with values' axes, {values.shape}, each as long or 1")
     check_finite(**{f"{name}.scale": scale})
+
+
+def _shares(scale, values):
+    return all(n in (1, m) for n, m in zip(scale, values))
 
 
 @checked(lambda quantized: _check_stored(quantized))

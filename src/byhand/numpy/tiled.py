@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..doors import whole
-from .checks import check_dtype, check_finite, check_mask, checked, refuse, upstream
+from .checks import check_dtype, check_finite, check_mask, checked, described, refuse, upstream
 
 Array = np.ndarray
 
@@ -30,7 +30,7 @@ def _check_online(running, scores, v):
         raise ValueError(f"scores had shape {scores.shape} and v {v.shape}; they must be (batch, heads, rows, keys) and (batch, heads, keys, d_v)")
     for name, value, must in zip(running._fields, running, ((*rows, 1), (*rows, 1), (*rows, v.shape[3]))):
         if getattr(value, "shape", None) != must or value.dtype != scores.dtype:
-            raise ValueError(f"running.{name} was {value!r}; it must be an array of shape {must} in {scores.dtype}")
+            raise ValueError(f"running.{name} was {described(value)}; it must be an array of shape {must} in {scores.dtype}")
     check_finite(v=v)
     for name, value in (("scores", scores), ("running.peak", running.peak)):
         if not (value < np.inf).all():

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from ..doors import whole
 from ..record import Record, nothing
-from .inputs import check_mask, checked, plain
+from .inputs import check_device, check_mask, checked, plain
 from .linear import check_product, weight
 from .position import check_positions, rope
 from .softmax import softmax
@@ -66,7 +66,8 @@ def _plain_attention(q, k, v, mask, record):
     return weights @ v
 
 
-def _check_causal(t_q, t_k):
+def _check_causal(t_q, t_k, device):
+    check_device(device)
     whole("t_q", t_q)
     whole("t_k", t_k)
 
@@ -84,6 +85,8 @@ def _both(mask, other):
 def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions):
     _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions)
     check_product(concat=w_v.new_empty(0, w_v.shape[1] // (n_kv_heads or n_heads) * n_heads), w_o=w_o)
+    if w_o.shape[1] != x.shape[2]:
+        raise ValueError(f"w_o had shape {tuple(w_o.shape)}; its last axis must be x's, {x.shape[2]}")
     if mask is not None:
         check_mask(mask, (len(x), n_heads, x.shape[1], memory.shape[1]), "the scores")
 

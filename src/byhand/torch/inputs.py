@@ -50,6 +50,14 @@ def check_tensors(**tensors: Any) -> None:
             raise ValueError(f"{name} had dtype {value.dtype} and {first[0]} {first[1].dtype}; all tensors of one call must share one")
 
 
+def check_device(device: Any) -> None:
+    """Raise ValueError unless it is None or names a device."""
+    try:
+        torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device was {device!r}; it must be None or name a device") from error
+
+
 def check_mask(mask: Bool[Tensor, "..."], shape: tuple[int, ...], of: str, name: str = "mask") -> None:
     """Raise ValueError unless it is a tensor of booleans that broadcasts to this shape."""
     fits = isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.ndim <= len(shape)

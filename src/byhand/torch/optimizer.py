@@ -29,6 +29,17 @@ def _check_adam(lr, betas, eps):
         raise ValueError(f"betas was {betas}; both must lie in [0, 1)")
 
 
+def _checked_parameters(parameters):
+    """A list of them, since a look would use up what module.parameters() gives."""
+    parameters = list(parameters)
+    for i, value in enumerate(parameters or [None]):
+        trained = isinstance(value, torch.Tensor) and value.is_floating_point() and value.is_leaf
+        if not trained and not isinstance(value, dict):  # torch.optim's parameter groups are dicts
+            was = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            raise ValueError(f"parameters held {was} at {i}; it must hold parameters: floating-point tensors that were not computed, at least one")
+    return parameters
+
+
 @checked(_check_adam)
 def adam(
     parameters: Iterable[nn.Parameter], lr: float = 1.0, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, fused: bool | None = None
@@ -37,7 +48,7 @@ def adam(
 
     lr stays 1 where `schedule` gives the rate.
     """
-    return torch.optim.Adam(parameters, lr=lr, betas=betas, eps=eps, fused=fused)
+    return torch.optim.Adam(_checked_parameters(parameters), lr=lr, betas=betas, eps=eps, fused=fused)
 
 
 def _check_schedule(d_model, warmup):

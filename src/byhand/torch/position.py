@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..doors import whole
-from .inputs import checked, integers, looks
+from .inputs import check_device, checked, integers, looks
 
 PAIRINGS = ("interleaved", "half")
 
@@ -17,11 +17,7 @@ def _check_sinusoidal(length, d_model, dtype, device):
         raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype was {dtype}; it must be a floating-point dtype")
-    if device is not None:
-        try:
-            torch.device(device)
-        except (RuntimeError, TypeError) as error:
-            raise ValueError(f"device was {device!r}; it must be None or name a device") from error
+    check_device(device)
 
 
 def _check_sinusoids(positions, d_model, dtype):
@@ -63,6 +59,7 @@ def sinusoidal(length: int, d_model: int, dtype: torch.dtype | None = None, devi
 @checked(_check_sinusoids)
 def sinusoids(positions: Int[Tensor, "..."], d_model: int, dtype: torch.dtype) -> Float[Tensor, "... d_model"]:
     """The rows of sinusoidal at these positions."""
+    positions = torch.as_tensor(positions)
     pos = positions.to(_angles_on(positions.device), torch.float64)
     angle = pos[..., None] / 10000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=pos.device) / d_model)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype).to(positions.device)

@@ -15,7 +15,7 @@ def _check_softmax(x, mask):
 
 
 @checked(_check_softmax)
-def softmax(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"] | None = None) -> Float[Tensor, "*batch n"]:
+def softmax(x: Float[Tensor, "*batch n"], mask: Bool[Tensor, "... n"] | None = None) -> Float[Tensor, "*batch n"]:
     """y_i = e^(x_i) / Σ_j e^(x_j), over the last axis and over the places where the mask is True
 
     A row that is masked everywhere gives zeros (torch.softmax gives NaN), and passes no gradient.

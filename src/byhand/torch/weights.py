@@ -17,6 +17,8 @@ class Weights(nn.Module):
         Under FSDP2 (fully_shard) every rank calls this with the whole arrays, and keeps its part of them.
         Raises ValueError naming a parameter that is unknown, missing, misshapen, not floating-point or not finite, or, once sharded, of another type.
         """
+        if not isinstance(params, dict):
+            raise ValueError(f"params was {type(params).__name__}; it must be a dict of arrays")
         for module in self.modules():
             if hasattr(module, "reshard"):  # FSDP2: between forward and backward the parameters are whole for a while, and what is written is lost
                 module.reshard()
