@@ -253,10 +253,11 @@ ALLOWED = {
     r".*\.init \(seed\) (0|-1)": "any seed is one",
     r"numpy\.quantize\.(quantize|error|quantize_params|dequantize_params) .* float16": "the one room that takes float16, and computes it in float32",
     r".*(rope|sinusoids|embed|project|multi_head_attention|block) \(positions\) too large": "a position may be any",
-    r".*\.(attention|attention_mask|multi_head_attention|mix|.*_block|decoder_layer|softmax) \((memory_)?mask\) (0-d|one axis less|shorter at the front|ones in front)":
+    r".*\.(\w*attention|attention_mask|mix|.*_block|decoder_layer|softmax) \((memory_)?mask\) (0-d|one axis less|shorter at the front|ones in front)":
         "a mask is broadcast",
     r"numpy\.layers\.flat \((rooms|layer)\) (one.*|an unknown one|a word)": "only names are changed",
-    r"numpy\..*\((x|logits|p|scores|running)\) (peak: )?-inf": "an entry of a softmax that takes no part, where the room says so",
+    r"numpy\.(softmax\.softmax|sampling\..*|preference\.expected_reward|tiled\.online_softmax) \((x|logits|p|scores|running)\) (peak: )?-inf":
+        "an entry of a softmax that takes no part, where the room says so",
     r"numpy\.quantize\.(error|(de)?quantize(_params)?) \((x|quantized|params)\) (.*: )?(float32.*|ones in front|shorter at the back)":
         "a scale has a dtype of its own, and may be shared along any axis",
     r"numpy\.preference\.pairs \(.*\) one: one: 0": "0 is a token",
