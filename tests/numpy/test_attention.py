@@ -8,11 +8,10 @@ from byhand.numpy.attention import (
     attention,
     attention_backward,
     attention_mask,
-    merge_heads,
     multi_head_attention,
     multi_head_attention_backward,
-    split_heads,
 )
+from byhand.numpy.heads import merge_heads, split_heads
 from byhand.record import Record
 
 sizes = st.integers(1, 4)

@@ -9,9 +9,8 @@ from byhand.check import agreement
 from byhand.numpy.attention import (
     multi_head_attention,
     multi_head_attention_backward,
-    repeat_heads,
-    sum_heads,
 )
+from byhand.numpy.heads import repeat_heads, sum_heads
 from byhand.record import Record
 
 RATIOS = ((1, 1), (2, 1), (4, 1), (4, 2), (6, 2), (6, 3), (3, 3))

@@ -108,8 +108,19 @@ class MultiHeadCache(NamedTuple):
 
 
 def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, past):
-    whole("n_heads", n_heads)
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+    _check_projections(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads)
+    if positions is not None:
+        check_positions(positions, x)
+        check_positions(positions, memory)
+    shapes = [(len(x), n_kv_heads, w.shape[1] // n_kv_heads) for w in (w_k, w_v)]
+    t_past = 0 if past is None else check_past(past, shapes, x.dtype)
+    if mask is not None:
+        check_mask(mask, (len(x), n_heads, x.shape[1], t_past + memory.shape[1]), "the scores")
+
+
+def _check_projections(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads):
+    whole("n_heads", n_heads)
     if n_kv_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")
     check_product(x=x, w_q=w_q)
@@ -120,19 +131,11 @@ def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, 
     for name, w, heads in (("w_q", w_q, n_heads), ("w_k", w_k, n_kv_heads), ("w_v", w_v, n_kv_heads)):
         if w.shape[1] % heads:
             raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
-    check_product(concat=np.empty((0, w_v.shape[1] // n_kv_heads * n_heads)), w_o=w_o)
-    if w_o.shape[1] != x.shape[2]:
-        raise ValueError(f"w_o had shape {w_o.shape}; its last axis must be x's, {x.shape[2]}")
-    d_k = w_q.shape[1] // n_heads
+    d_k, d_v = w_q.shape[1] // n_heads, w_v.shape[1] // n_kv_heads
     if w_k.shape[1] != n_kv_heads * d_k:
         raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
-    if positions is not None:
-        check_positions(positions, x)
-        check_positions(positions, memory)
-    shapes = [(len(x), n_kv_heads, w.shape[1] // n_kv_heads) for w in (w_k, w_v)]
-    t_past = 0 if past is None else check_past(past, shapes, x.dtype)
-    if mask is not None:
-        check_mask(mask, (len(x), n_heads, x.shape[1], t_past + memory.shape[1]), "the scores")
+    if w_o.shape != (n_heads * d_v, x.shape[2]):
+        raise ValueError(f"w_o had shape {w_o.shape}; it must be {(n_heads * d_v, x.shape[2])}: n_heads · d_v, with w_v's d_v, and x's last axis")
 
 
 def check_past(past, shapes, dtype):

@@ -84,9 +84,9 @@ def _both(mask, other):
 
 def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions):
     _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions)
-    check_product(concat=w_v.new_empty(0, w_v.shape[1] // (n_kv_heads or n_heads) * n_heads), w_o=w_o)
-    if w_o.shape[1] != x.shape[2]:
-        raise ValueError(f"w_o had shape {tuple(w_o.shape)}; its last axis must be x's, {x.shape[2]}")
+    out = (w_v.shape[1] // (n_kv_heads or n_heads) * n_heads, x.shape[2])
+    if w_o.shape != out:
+        raise ValueError(f"w_o had shape {tuple(w_o.shape)}; it must be {out}: n_heads · d_v, with w_v's d_v, and x's last axis")
     if mask is not None:
         check_mask(mask, (len(x), n_heads, x.shape[1], memory.shape[1]), "the scores")
 
