@@ -83,8 +83,10 @@ def _check_pairs(prompts, chosen, rejected):
         raise ValueError(f"there were {len(prompts)} prompts, {len(chosen)} chosen and {len(rejected)} rejected answers; as many are needed, and at least one")
     for name, group in (("prompts", prompts), ("chosen", chosen), ("rejected", rejected)):
         for i, tokens in enumerate(group):
-            if not isinstance(tokens, (Sequence, np.ndarray)) or not len(tokens):
-                raise ValueError(f"{name}[{i}] was {tokens!r}; a pair needs a prompt and two answers, each of at least one token")
+            if not isinstance(tokens, (Sequence, np.ndarray)):
+                raise ValueError(f"{name}[{i}] was {type(tokens).__name__}; it must be a list of tokens")
+            if not len(tokens):
+                raise ValueError(f"{name}[{i}] was empty; a pair needs a prompt and two answers, each of at least one token")
             for token in tokens:
                 whole(f"{name}[{i}]", token, 0)
 
