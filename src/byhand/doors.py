@@ -8,7 +8,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any
@@ -23,6 +23,8 @@ SCALARS = {
     bool: ("True or False", lambda value: isinstance(value, bool)),
     str: ("a string", lambda value: isinstance(value, str)),
 }
+
+WORDS = {Callable: "a function", dict: "a dict of arrays", tuple: "a tuple", Sequence: "a list"}
 
 
 def checked(check: Callable | None = None, *, floats: Callable, stages: Callable | None = None) -> Callable:
@@ -105,7 +107,7 @@ def _check_kind(name, value, kinds):
     else:
         origins = tuple(typing.get_origin(kind) or kind for kind in kinds)
         if not isinstance(value, origins):
-            must = " or ".join("a function" if origin is Callable else f"a {origin.__name__}".replace("a A", "an A") for origin in origins)
+            must = " or ".join(WORDS.get(origin) or f"a {origin.__name__}".replace("a A", "an A") for origin in origins)
             raise ValueError(f"{name} was {type(value).__name__}; it must be {optional}{must}")
 
 

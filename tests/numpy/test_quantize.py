@@ -108,8 +108,8 @@ def test_what_was_quantised_stays_while_the_cache_grows():
 @pytest.mark.parametrize(("x", "words"), [
     (np.ones(3, int), "x had dtype int64"),
     (np.ones((0, 3)), r"shape \(0, 3\)"),
-    (np.array([1.0, np.nan]), "x held a value that is not finite"),
-    (np.array([1.0, -np.inf]), "x held a value that is not finite"),
+    (np.array([1.0, np.nan]), "x held (-inf|nan) at .*; every entry must be a finite number"),
+    (np.array([1.0, -np.inf]), "x held (-inf|nan) at .*; every entry must be a finite number"),
 ])  # fmt: skip
 def test_what_cannot_be_quantised(x, words):
     with pytest.raises(ValueError, match=words):
