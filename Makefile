@@ -45,7 +45,7 @@ book: .venv/.book
 
 test: .venv/.all
 	$(THREADS) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with nbval.cfg --nbval-cell-timeout $(SECONDS) \
-		-n $(WORKERS) --dist loadfile book tests
+		-n $(WORKERS) --dist loadfile --no-loadscope-reorder book tests
 
 weekly: .venv/.all
 	$(THREADS) $(BIN)/python -m pytest -m slow -n $(WORKERS) tests

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 MEMORY = 1 << 30  # bytes: what a free cloud notebook leaves
-PATIENCE = 600  # seconds that a kernel may take to hand over what it has already computed: nbval's 5 are too few on a busy machine
+PATIENCE = 600  # seconds that a kernel may take to start, and to hand over what it has already computed: nbval's 60 and 5 are too few on a busy machine
+
+
+def pytest_configure(config):
+    config.option.nbval_kernel_startup_timeout = PATIENCE
 
 
 def peak_memory(pid):

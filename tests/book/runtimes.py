@@ -33,5 +33,5 @@ def jupyter_kernel(folder, name, python):
 def nbval(root, kernel, *pages):
     """The command that runs pages with a kernel against their stored outputs."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, "--rootdir", str(root), "--import-mode=importlib", "--nbval"]
-    options += ["--nbval-kernel-name", kernel, "--nbval-sanitize-with", str(root / "nbval.cfg"), "--nbval-cell-timeout", "300"]
+    options += ["--nbval-kernel-name", kernel, "--nbval-sanitize-with", str(root / "nbval.cfg"), "--nbval-cell-timeout", "2400"]
     return [sys.executable, "-m", "pytest", *options, *map(str, pages)]

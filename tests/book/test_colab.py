@@ -55,6 +55,7 @@ def notebook(page, root, address, branch):
 
 
 def run_on_colab(page, root, remote, runtime, folder):
+    shutil.copy(root / "book/conftest.py", folder)  # patience
     (folder / "page.ipynb").write_text(json.dumps(notebook(page, remote, remote.as_uri(), "trunk")), encoding="utf-8")
     run = subprocess.run(nbval(root, "colab", "page.ipynb"), cwd=folder, env=runtime, text=True, capture_output=True)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]

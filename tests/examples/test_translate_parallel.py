@@ -16,11 +16,11 @@ from translate_runs import FIFTY, run, run_of, same, tiny
 HERE = Path(__file__).resolve().parent
 
 
-def torchrun(part, folder, processes=2):
-    """The output of one part of two_processes.py, and its exit code."""
+def torchrun(parts, folder, processes=2):
+    """The output of these parts of two_processes.py, one after another, and the exit code."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", str(HERE / "two_processes.py")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run([*command, part, str(folder)], capture_output=True, text=True, timeout=300, env=environment)
+    return subprocess.run([*command, str(folder), *parts], capture_output=True, text=True, timeout=2400, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +29,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def steps(folder):
-    done = torchrun("steps", folder)
+def runs(folder):
+    run(tiny(), folder / "on one", stop_after=5)
+    done = torchrun(["steps", "runs"], folder)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
-    return json.loads((folder / "steps.json").read_text()), torch.load(folder / "steps.pt")
+    return folder
 
 
 @pytest.fixture(scope="module")
-def runs(folder):
-    run(tiny(), folder / "on one", stop_after=5)
-    done = torchrun("runs", folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+def steps(runs):
+    return json.loads((runs / "steps.json").read_text()), torch.load(runs / "steps.pt")
 
 
 CASES = {"whole": (1, range(21), True), "pieces": (3, range(20), True), "one": (1, [4], True), "untied": (1, range(7), False)}
@@ -113,14 +111,15 @@ def test_what_is_restored_is_what_was_saved_bit_for_bit(runs, tmp_path):
         assert (again / name).read_bytes() == (before.path / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_worker_that_raises_ends_all_and_its_message_is_there(folder):
-    done = torchrun("dies", folder)
+    done = torchrun(["dies"], folder)
     assert done.returncode != 0
     assert "this worker has had enough" in done.stderr
 
 
 def test_a_worker_that_is_killed_ends_all_and_the_run_goes_on(folder, tmp_path):
-    done = torchrun("killed", folder)
+    done = torchrun(["killed"], folder)
     assert done.returncode != 0 and "SIGKILL" in done.stderr
     said = []
     result = run(tiny(), folder / "killed", resume=True, say=said.append)
@@ -136,5 +135,5 @@ def test_two_runs_side_by_side_and_many_in_a_row(tmp_path):
     for number in range(20):
         (tmp_path / str(number)).mkdir()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for done in pool.map(lambda number: torchrun("steps", tmp_path / str(number)), range(20)):
+        for done in pool.map(lambda number: torchrun(["steps"], tmp_path / str(number)), range(20)):
             assert done.returncode == 0 and "Warning" not in done.stderr, done.stderr

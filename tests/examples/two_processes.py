@@ -1,4 +1,4 @@
-"""What two processes do; run by torchrun from test_translate_parallel.py. Each part writes what rank 0 saw into the folder that it is given."""
+"""What two processes do, run by torchrun from test_translate_parallel.py with a folder and the names of parts. Rank 0 writes there what it saw."""
 
 import json
 import os
@@ -110,10 +110,11 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("error", ResourceWarning)
     TEAM_RANK = int(os.environ["RANK"])
-    part, folder = sys.argv[1], Path(sys.argv[2])
-    if part in ("steps", "runs"):
-        with parallel.team("cpu") as TEAM:
-            {"steps": steps, "runs": runs}[part](folder)
+    folder, *parts = Path(sys.argv[1]), *sys.argv[2:]
+    if parts in (["dies"], ["killed"]):
+        {"dies": dies, "killed": killed}[parts[0]](folder)
     else:
-        {"dies": dies, "killed": killed}[part](folder)
+        with parallel.team("cpu") as TEAM:
+            for part in parts:
+                {"steps": steps, "runs": runs}[part](folder)
     assert not dist.is_initialized()
