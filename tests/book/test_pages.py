@@ -99,9 +99,10 @@ def resize(tab, width):
 
 def settled(tab, look, patient=True):
     """What a look at the page finds once the theme's scripts, which wait a little after a resize, have caught up: nothing, or after a minute a fault."""
-    with contextlib.suppress(TimeoutError):
-        if patient:
+    if patient:
+        with contextlib.suppress(TimeoutError):
             tab.wait_for_function(f"() => ({look})().length === 0", timeout=60_000)
+            return []
     return tab.evaluate(look)
 
 
