@@ -65,7 +65,8 @@ def test_the_stored_matrix_is_the_one_computed(matrix):
 
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)], ids=["a sample", "all"])
 def test_what_learns_in_spite_of_its_mistake_is_as_stored(every):
-    rows, stored = kill.kill_matrix(list(MISTAKES.values())[::every], witnesses={}).rows, kill.stored().rows[::every]
+    some = slice(every - 1, None, every)
+    rows, stored = kill.kill_matrix(list(MISTAKES.values())[some], witnesses={}).rows, kill.stored().rows[some]
     assert [(row.name, row.trained_on, row.learns) for row in rows] == [(row.name, row.trained_on, row.learns) for row in stored]
     assert {row.learns for row in rows} == {True, False}
 
