@@ -8,11 +8,12 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from jaxtyping import Bool, Float, jaxtyped
 
 from .record import Record
@@ -24,7 +25,7 @@ SCALARS = {
     str: ("a string", lambda value: isinstance(value, str)),
 }
 
-WORDS = {Callable: "a function", dict: "a dict of arrays", tuple: "a tuple", Sequence: "a list"}
+WORDS = {Callable: "a function", dict: "a dict of arrays", Mapping: "a dict", tuple: "a tuple", Sequence: "a list", Iterable: "a list"}
 
 
 def checked(check: Callable | None = None, *, floats: Callable, stages: Callable | None = None) -> Callable:
@@ -38,32 +39,30 @@ def checked(check: Callable | None = None, *, floats: Callable, stages: Callable
 
     def decorate(rule):
         signature = inspect.signature(rule)
-        kinds = {name: _alternatives(parameter.annotation) for name, parameter in signature.parameters.items()}
+        names, kinds = list(signature.parameters), {name: _alternatives(p.annotation) for name, p in signature.parameters.items()}
+        defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not p.empty}
+        # an array of whole numbers or booleans is the check's, which may take a list for it
+        of_floats = [name for name in names if _is_floats(kinds[name][0])]
+        looks = {name: _look(kinds[name]) for name in names if name not in of_floats and not (_is_array(kinds[name][0]) and name in looked_at)}
+        looks = {name: look for name, look in looks.items() if look}
 
         @wraps(rule)
         def door(*args, **kwargs):
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
-            arguments = given.arguments
-            arrays = {}
-            for name, value in arguments.items():
-                kind = kinds[name][0]
-                if kind is Any or (value is None and types.NoneType in kinds[name]):
-                    continue
-                if getattr(kind, "dtype", None) is Float:
-                    arrays[name] = value
-                elif not (_is_array(kind) and name in looked_at):  # an array of another kind is the check's, which may take a list for it
-                    _check_kind(name, value, kinds[name])
-            floats(**arrays)
+            arguments = {**defaults, **dict(zip(names, args)), **kwargs}
+            if len(arguments) != len(names) or len(args) > len(names):
+                signature.bind(*args, **kwargs)  # says what is missing or unknown
+            for name, look in looks.items():
+                look(name, arguments[name])
+            floats(**{name: arguments[name] for name in of_floats if arguments[name] is not None or types.NoneType not in kinds[name]})
             if check:
                 check(**{name: arguments[name] for name in looked_at})
             else:
                 _check_shapes(arguments, kinds)
             if not stages:
                 return rule(*args, **kwargs)
-            arguments["record"] = arguments["record"] if arguments["record"].on else Record()
-            result = rule(*given.args, **given.kwargs)
-            stages(**arguments["record"].kept)
+            record = arguments["record"] if arguments["record"].on else Record()
+            result = rule(**arguments | {"record": record})
+            stages(**record.kept)
             return result
 
         door.rule = rule
@@ -88,35 +87,53 @@ def _is_array(kind):
 
 
 def _alternatives(annotation):
-    """What an argument may be; Any where the annotation does not say."""
+    """What an argument may be; Any where the annotation does not say, and np.ndarray where only the check can tell."""
     if annotation is inspect.Parameter.empty:
         return (Any,)
     return typing.get_args(annotation) if isinstance(annotation, types.UnionType) else (annotation,)
 
 
-def _check_kind(name, value, kinds):
-    optional = "None or " if types.NoneType in kinds else ""
-    kinds = [kind for kind in kinds if kind is not types.NoneType]
+def _is_floats(kind):
+    return getattr(kind, "dtype", None) is Float
+
+
+def _look(kinds):
+    """The look at an argument that must be of one of these kinds; None where any will do."""
+    optional, kinds = types.NoneType in kinds, [kind for kind in kinds if kind is not types.NoneType]
     kind = kinds[0]
+    if kind in (Any, np.ndarray):
+        return None
     if _is_array(kind):
-        _check_array(name, value, kind)
+        look = _look_at_array(kind)
     elif kind in SCALARS:
-        must, fits = SCALARS[kind]
-        if not fits(value):
-            raise ValueError(f"{name} was {value!r}; it must be {optional}{must}")
+        words, fits = SCALARS[kind]
+        look = _look_at(fits, "was {value!r}", words, optional)
     else:
         origins = tuple(typing.get_origin(kind) or kind for kind in kinds)
-        if not isinstance(value, origins):
-            must = " or ".join(WORDS.get(origin) or f"a {origin.__name__}".replace("a A", "an A") for origin in origins)
-            raise ValueError(f"{name} was {type(value).__name__}; it must be {optional}{must}")
+        words = " or ".join(WORDS.get(origin) or f"a {origin.__name__}".replace("a A", "an A") for origin in origins)
+        look = _look_at(lambda value: isinstance(value, origins), "was {type}", words, optional)
+    return (lambda name, value: None if value is None else look(name, value)) if optional else look
 
 
-def _check_array(name, value, kind):
+def _look_at(fits, was, words, optional):
+    def look(name, value):
+        if not fits(value):
+            raise ValueError(f"{name} {was.format(value=value, type=type(value).__name__)}; it must be {'None or ' * optional}{words}")
+
+    return look
+
+
+def _look_at_array(kind):
     library = "NumPy array" if kind.array_type.__module__ == "numpy" else "tensor"
-    if not isinstance(value, kind.array_type):
-        raise ValueError(f"{name} was {type(value).__name__}; it must be a {library}")
-    if not isinstance(value, kind.dtype[kind.array_type, "..."]):
-        raise ValueError(f"{name} had dtype {value.dtype}; it must be a {library} of {'booleans' if kind.dtype is Bool else 'whole numbers'}")
+    words, any_shape = "booleans" if kind.dtype is Bool else "whole numbers", kind.dtype[kind.array_type, "..."]
+
+    def look(name, value):
+        if not isinstance(value, kind.array_type):
+            raise ValueError(f"{name} was {type(value).__name__}; it must be a {library}")
+        if not isinstance(value, any_shape):
+            raise ValueError(f"{name} had dtype {value.dtype}; it must be a {library} of {words}")
+
+    return look
 
 
 def _check_shapes(arguments, kinds):
