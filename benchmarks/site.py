@@ -25,7 +25,7 @@ def sizes(site: Path) -> dict[str, int]:
 def report() -> dict:
     with tempfile.TemporaryDirectory() as folder:
         before = os.times()
-        command = [sys.executable, "-m", "jupyter_book", "build", ".", "--path-output", folder, "--keep-going", "-n", "-q", "--all"]
+        command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--path-output", folder, "--keep-going", "-n", "-q", "--all"]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         after = os.times()
         site = Path(folder) / "_build/html"
