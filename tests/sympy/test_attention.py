@@ -56,9 +56,10 @@ def test_x_through_all_three_paths(sizes, causal, rng, assert_proved, assert_agr
     derived = bs.attention.self_attention_derivation(*sizes, causal=causal)
     assert_proved(derived)
     x, w_q, w_k, w_v = (rng.normal(size=shape) for shape in ((time, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v)))
-    dy, identity = rng.normal(size=(time, d_v)), np.eye(d_v)
-    _, cache = bn.attention.multi_head_attention(x[None], x[None], w_q, w_k, w_v, identity, n_heads=1, causal=causal)
-    (dx, dkey, dvalue), grads = bn.attention.multi_head_attention_backward(dy[None], cache)
+    w_o, dout = rng.normal(size=(d_v, d_model)), rng.normal(size=(time, d_model))
+    dy = dout @ w_o.T  # the derivation ends before the output projection
+    _, cache = bn.attention.multi_head_attention(x[None], x[None], w_q, w_k, w_v, w_o, n_heads=1, causal=causal)
+    (dx, dkey, dvalue), grads = bn.attention.multi_head_attention_backward(dout[None], cache)
     dmemory = dkey + dvalue
     given = {"x": x, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
     assert_agrees(derived["dx"].numeric(**given), (dx + dmemory)[0])
@@ -71,10 +72,11 @@ def test_cross_attention_uses_its_memory_twice(sizes, rng, assert_proved, assert
     t_q, t_k, d_model, d_k, d_v = sizes
     derived = bs.attention.cross_attention_derivation(*sizes)
     assert_proved(derived)
-    x, memory, dy = rng.normal(size=(t_q, d_model)), rng.normal(size=(t_k, d_model)), rng.normal(size=(t_q, d_v))
-    w_q, w_k, w_v = rng.normal(size=(d_model, d_k)), rng.normal(size=(d_model, d_k)), rng.normal(size=(d_model, d_v))
-    _, cache = bn.attention.multi_head_attention(x[None], memory[None], w_q, w_k, w_v, np.eye(d_v), n_heads=1)
-    (dx, dkey, dvalue), _ = bn.attention.multi_head_attention_backward(dy[None], cache)
+    x, memory, dout = rng.normal(size=(t_q, d_model)), rng.normal(size=(t_k, d_model)), rng.normal(size=(t_q, d_model))
+    w_q, w_k, w_v, w_o = (rng.normal(size=shape) for shape in ((d_model, d_k), (d_model, d_k), (d_model, d_v), (d_v, d_model)))
+    dy = dout @ w_o.T
+    _, cache = bn.attention.multi_head_attention(x[None], memory[None], w_q, w_k, w_v, w_o, n_heads=1)
+    (dx, dkey, dvalue), _ = bn.attention.multi_head_attention_backward(dout[None], cache)
     dmemory = dkey + dvalue
     given = {"x": x, "memory": memory, "w_q": w_q, "w_k": w_k, "w_v": w_v, "dy": dy}
     assert_agrees(derived["dx"].numeric(**given), dx[0])
