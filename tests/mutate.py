@@ -5,7 +5,7 @@
 
 A mutation is a place in the source (an operator, a number, a comparison, a decorator, ...) and one of the ways that Cosmic Ray knows to change
 it. Left out are annotations, arithmetic turned into bit operations, which no float takes, and what no argument changes here. The tests of a
-file are those that have its name and those that import it; each mutation runs them in a process of its own, forked from one that has the
+file are those of its name and those under OTHERS, beside the bad calls of its functions; each mutation runs them in a process of its own, forked from one that has the
 libraries loaded, on a copy of the source. A survivor that stands in tests/equivalent.yml, with the reason why it makes no difference, is
 known; any other makes the exit status 1.
 """
@@ -38,6 +38,16 @@ API = TESTS / "test_public_api.py"
 BITS = re.compile("Bit|Shift")
 # The catalogue of mistakes is data, and the reader's side of a page is tested by the pages.
 LEFT_OUT = {"check/mistakes.py", "check/kill.py", "check/parts.py"}
+# Tests under another name than the file's.
+OTHERS = {
+    "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss transformer", "numpy/decoder": "kv_cache", "numpy/feed_forward": "activations",
+    "numpy/generation": "kv_cache", "numpy/heads": "attention grouped_attention", "numpy/layers": "transformer decoder", "numpy/loss": "next_token",
+    "numpy/norm": "rms_norm", "numpy/passes": "transformer kv_cache", "numpy/position": "rope", "numpy/rows": "norm softmax",
+    "numpy/step": "transformer", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer decoder loss",
+    "torch/linear": "transformer", "torch/embedding": "transformer", "torch/softmax": "attention", "check/diagnosis": "compare exercise",
+    "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",
+    "check/doors": "derivatives",
+}  # fmt: skip
 LIMIT = 90  # seconds for one mutation, against hanging
 
 
@@ -85,13 +95,10 @@ def sample(folders, size, seed):
 
 
 def tests_of(path):
-    """The test files that have its name, or import it, quickest first."""
-    floor, name = path.parent.name, path.stem
-    named = [TESTS / floor / f"test_{name}.py"]
-    imports = re.compile(rf"byhand\.{floor}\.{name}\b|from byhand\.{floor} import [^\n]*\b{name}\b|\bb[nt]\.{name}\b")
-    importing = [other for other in sorted((TESTS / floor).glob("test_*.py")) if imports.search(other.read_text())]
-    files = [file for file in named if file.exists()] + [file for file in importing if file not in named]
-    return files or sorted((TESTS / floor).glob("test_*.py"))
+    """The tests of a file's name, and those that OTHERS adds."""
+    file = str(path.relative_to(SOURCE).with_suffix(""))
+    names = [path.stem, *OTHERS.get(file, "").split()]
+    return [found for name in names if (found := TESTS / path.parent.name / f"test_{name}.py").exists()]
 
 
 def run(path, code, source, log):
@@ -119,13 +126,13 @@ def tested(path, source):
     os.chdir(ROOT)
     how = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
     try:
-        if path.parent.name in ("numpy", "torch"):
-            asked = f"{path.parent.name}.{path.stem}."
-            asked = asked if f"{asked}" in API.read_text() or f'"{path.stem}.' in API.read_text() else path.parent.name
-            status = pytest.main([*how, str(API), "-k", asked])
-            if status not in (0, 5):
-                return 1
-        return 1 if pytest.main([*how, *map(str, tests_of(path))]) else 0
+        floor, name = path.parent.name, path.stem
+        asked = f"{floor}.{name}." if floor != "check" and name not in ("checks", "inputs", "passes") else floor
+        asked = "check." if floor == "check" else asked
+        if pytest.main([*how, str(API), "-k", asked]) not in (0, 5):
+            return 1
+        files = tests_of(path)
+        return 1 if files and pytest.main([*how, *map(str, files)]) else 0
     except BaseException:
         return 1
 

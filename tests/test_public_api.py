@@ -16,9 +16,11 @@ import pytest
 import torch
 from jaxtyping import jaxtyped
 
-from byhand import Config, toy
+from byhand import Config, check, toy
 from byhand import numpy as bn
 from byhand import torch as bt
+from byhand.check import instruments
+from byhand.check.exercise import Verdict
 from byhand.check.report import Report
 from byhand.numpy import tiled
 from byhand.record import Record
@@ -29,12 +31,15 @@ LOOKS = {"byhand.numpy.checks", "byhand.numpy.passes", "byhand.torch.inputs"}  #
 def public_functions():
     """By name, as numpy.softmax.softmax: what is defined without an underscore in a floor's modules."""
     modules = [module for package in (bn, bt) for module in vars(package).values() if inspect.ismodule(module) and module.__name__ not in LOOKS]
-    return {
+    modules.append(instruments)
+    found = {
         f"{module.__name__}.{name}".removeprefix("byhand."): function
         for module in modules
         for name, function in vars(module).items()
         if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith(("_", "check_"))  # check_: looks themselves
     }
+    offered = {f"check.{name}": thing for name, thing in vars(check).items() if inspect.isfunction(thing)}  # what the package itself offers
+    return found | offered
 
 
 # ---- one good call of each ----------------------------------------------------------------------
@@ -190,6 +195,57 @@ def numpy_calls():
     return {f"numpy.{name}": call for name, call in calls.items()}
 
 
+def check_calls():
+    case = toy.decoder()
+    output = bn.decoder.forward(case.params, case.config, case.decoder_input, record=Record())
+    stages, wanted = {"a": normal(2, 3), "b": normal(3)}, {"a": normal(2, 3), "b": normal(3)}
+    x, wide = normal(3), dict(w=normal(3, 2), b=normal(2))
+
+    def f(x):
+        return float((x * x).sum())
+
+    def of_two(p):
+        return float((p["w"] ** 2).sum() + (p["b"] ** 2).sum())
+
+    def run(read):
+        return bn.decoder.forward(case.params, case.config, read).logits
+
+    slopes = {name: 2 * value for name, value in wide.items()}
+    allowed = np.tril(np.ones((1, 1, *[case.decoder_input.shape[1]] * 2), bool))
+    asked = [{"request": 1, "expected": 2}, {"request": 2, "expected": 3}]
+    calls = {
+        "agreement": dict(a=x, b=x + 1e-12),
+        "difference": dict(a=x, b=x + 1, name="a"),
+        "attempt": dict(function=np.cumsum, reference=np.sort),
+        "causal_isolation": dict(run=run, tokens=case.decoder_input, vocab=case.config.target_vocab, bound=1e-9),
+        "central_difference": dict(f=f, x=x, index=(1,), h=1e-5, order=4),
+        "directional_difference": dict(f=f, x=x, direction=normal(3), h=1e-5, order=4),
+        "numerical_gradient": dict(f=f, x=x, h=1e-5),
+        "gradient_check": dict(f=f, x=x, gradient=2 * x, along="directions", count=2, seed=1, h=1e-5, bound=1e-6, order=2),
+        "derivative_agreement": dict(loss=of_two, params=wide, gradients=slopes, count=2, seed=1, h=1e-5, bound=1e-6),
+        "compare": dict(mine=stages, reference=wanted, names={"a": "a"}, bound=1e-9),
+        "diagnose": dict(mine=x, right=2 * x, bound=1e-9, others={"z": x + 1}, paths={"p": x - 1}),
+        "four_witnesses": dict(case=toy.lively(), parameters=["output.b"], exact_entries=1),
+        "head_shapes": dict(activations=output.activations, params=case.params, config=case.config, kv_cache=output.kv_cache, bound=1e-9),
+        "invariants": dict(params=case.params, config=case.config, case=case, bound=1e-9),
+        "kv_bytes": dict(config=STACK, batch=2, time=3, bytes_per_number=4),
+        "memory_accounting": dict(params=case.params, config=case.config, tokens=case.decoder_input, budget=10**9),
+        "probability_invariants": dict(activations=output.activations, allowed=allowed, bound=1e-9),
+        "task_evaluation": dict(answer=lambda x: x + 1, cases=asked, at_least=0.5, budget=10.0),
+        "watch": dict(module=torch.nn.Linear(2, 2)),
+        "instruments.shifted": dict(inputs=tokens(BATCH, TIME), targets=tokens(BATCH, TIME)),
+        "instruments.overlap": dict(training=[[1, 2], [3]], validation=[[4]]),
+        "instruments.loss_at_start": dict(logits=normal(BATCH, TIME, VOCAB) * 0.01, targets=tokens(BATCH, TIME)),
+        "instruments.first_not_finite": dict(stages=stages),
+        "instruments.step_sizes": dict(before=stages, after=wanted, limit=0.3),
+        "instruments.layer_gradients": dict(gradients={"encoder.0.w": normal(2, 2), "encoder.1.w": normal(2, 2)}, ratio=1e-3),
+        "instruments.kept_memory": dict(step=lambda: None, times=2, slack=1 << 16),
+        "instruments.memory_use": {},
+        "instruments.by_slice": dict(correct=np.array([True, False, True]), slices={"s": np.array([True, True, False])}, margin=0.2),
+    }
+    return {f"check.{name}": call for name, call in calls.items()}
+
+
 def torch_calls():
     x, w, b = tensor(BATCH, TIME, WIDTH), tensor(WIDTH, 6), tensor(6)
     q, k, v = tensor(BATCH, HEADS, TIME, WIDTH), tensor(BATCH, 1, 5, WIDTH), tensor(BATCH, 1, 5, 6)
@@ -255,6 +311,14 @@ ALLOWED = {
     r".*(rope|sinusoids|embed|project|multi_head_attention|block) \(positions\) too large": "a position may be any",
     r".*\.(\w*attention|attention_mask|mix|.*_block|decoder_layer|softmax) \((memory_)?mask\) (0-d|one axis less|shorter at the front|ones in front)":
         "a mask is broadcast",
+    r"check\..* \((a|b|mine|right|reference|gradients?|x|direction|others|paths|stages|before|after)\) (one: )?"
+    r"(NaN|-?inf|integers|float32.*|float16|objects|booleans|complex)": "what is compared is data of any kind: what is not finite is told of",
+    r"check\.instruments\..* \((logits|stages|gradients|validation|slices)\) .*": "so are these, and there may be more or fewer of them",
+    r"check\.(numerical_gradient|diagnose|agreement|difference) \((x|mine|right|b)\) (one axis less|a number)": "a number is an array of no axes",
+    r"check\..* \((bound|at_least)\) -1": "a bound that nothing keeps",
+    r"check\.central_difference \(index\) one: (0|-1)": "another entry",
+    r"check\.task_evaluation \(cases\) one: one: .*": "a request is whatever is asked",
+    r"check\.(causal_isolation|memory_accounting) \(tokens\) int8": "smaller tokens take less memory",
     r"numpy\.layers\.flat \((rooms|layer)\) (one.*|an unknown one|a word)": "only names are changed",
     r"numpy\.(softmax\.softmax|sampling\..*|preference\.expected_reward|tiled\.online_softmax) \((x|logits|p|scores|running)\) (peak: )?-inf":
         "an entry of a softmax that takes no part, where the room says so",
@@ -450,6 +514,8 @@ def same(one, other):
         return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, (tuple, list)):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Report):
+        return repr(one) == repr(other)
     if isinstance(one, bn.passes.Output):
         return same(one.logits, other.logits)
     return type(one) is type(other) and one == other
@@ -478,19 +544,19 @@ def fault(function, argument, kind, arguments, free, good):
     except Exception as error:
         return f"a bare error: {type(error).__name__}: {error}"
     else:
-        noticed = isinstance(result, Report) and result.failures or kind == "NaN" and any(torch.isnan(t).any() for t in tensors_in(result))
+        noticed = not result if isinstance(result, (Report, Verdict)) else kind == "NaN" and any(torch.isnan(t).any() for t in tensors_in(result))
         if not free and not noticed and not same(result, good):
             return "a wrong result in silence"
 
 
-NUMPY, (TORCH, METHODS) = numpy_calls(), torch_calls()
-CALLS = {name: (function, (NUMPY | TORCH).get(name)) for name, function in public_functions().items()} | METHODS
+NUMPY, CHECK, (TORCH, METHODS) = numpy_calls(), check_calls(), torch_calls()
+CALLS = {name: (function, (NUMPY | TORCH | CHECK).get(name)) for name, function in public_functions().items()} | METHODS
 
 
 def test_every_public_function_has_a_good_call():
     missing = sorted(name for name, (_, call) in CALLS.items() if call is None)
     assert not missing, f"give each a call here: {missing}"
-    assert not (NUMPY | TORCH).keys() - CALLS.keys()
+    assert not (NUMPY | TORCH | CHECK).keys() - CALLS.keys()
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -40,6 +40,7 @@ def checked(check: Callable | None = None, *, floats: Callable, stages: Callable
     def decorate(rule):
         signature = inspect.signature(rule)
         names, kinds = list(signature.parameters), {name: _alternatives(p.annotation) for name, p in signature.parameters.items()}
+        several = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values())
         defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not p.empty}
         # an array of whole numbers or booleans is the check's, which may take a list for it
         of_floats = [name for name in names if _is_floats(kinds[name][0])]
@@ -49,8 +50,10 @@ def checked(check: Callable | None = None, *, floats: Callable, stages: Callable
         @wraps(rule)
         def door(*args, **kwargs):
             arguments = {**defaults, **dict(zip(names, args)), **kwargs}
-            if len(arguments) != len(names) or len(args) > len(names):
-                signature.bind(*args, **kwargs)  # says what is missing or unknown
+            if several or arguments.keys() != kinds.keys() or len(args) > len(names):
+                given = signature.bind(*args, **kwargs)  # says what is missing or unknown
+                given.apply_defaults()
+                arguments = given.arguments
             for name, look in looks.items():
                 look(name, arguments[name])
             floats(**{name: arguments[name] for name in of_floats if arguments[name] is not None or types.NoneType not in kinds[name]})

@@ -147,7 +147,7 @@ def test_tensors_and_counts():
     x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
     assert check.gradient_check(_cubic, x, 3 * x**2) and check.numerical_gradient(_cubic, x).shape == (2,)
     for count in (0, -1, 1.5, True):
-        with pytest.raises(ValueError, match=f"count was {count}; it must be a whole number of at least 1"):
+        with pytest.raises(ValueError, match=f"count was {count}; it must be .*a whole number"):
             check.gradient_check(_cubic, np.ones(3), np.zeros(3), count=count)
     with pytest.raises(ValueError, match="the gradient of 'x' was str"):
         check.gradient_check(_cubic, np.ones(3), "none")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .diagnosis import diagnose
+from .doors import checked
 from .measure import TOO_SMALL, as_floats, difference
 from .report import Report, Row, counted, place_text, within
 from .watch import Watched
@@ -54,6 +55,7 @@ class Comparison(Report):
         return [f"{words}: {_some(names)}" for words, names in (("only mine", self.only_mine), ("only in the reference", self.only_reference)) if names]
 
 
+@checked()
 def compare(
     mine: Any,
     reference: Any,
@@ -159,7 +161,7 @@ def _pairs(mine, reference, names, bound):
     """The reference's name to mine, in the reference's order."""
     pairs = {}
     for mine_name, name in (names or {}).items():
-        if mine_name not in mine or name not in reference:
+        if not isinstance(name, str) or mine_name not in mine or name not in reference:
             raise ValueError(
                 f"names held {mine_name!r}: {name!r}; the first must be one of mine ({_some(mine)}), the second one of the reference's ({_some(reference)})"
             )

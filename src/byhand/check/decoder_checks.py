@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from byhand.config import Config
+from byhand.doors import whole
 from byhand.numpy import softmax as softmax_room
 from byhand.parameters import decoder_shapes
 
 from .copies import fresh
 from .derivatives import NOTHING, H, Moving, check_count
+from .doors import checked
 from .measure import FLOOR, TOO_SMALL, as_floats, difference
 from .report import Report, Row, off_by, place_text, within
 
@@ -24,6 +26,7 @@ Array = np.ndarray
 BOUND = 1e-12
 
 
+@checked()
 def causal_isolation(
     run: Callable[[Int[Array, "batch time"]], Any],
     tokens: Int[Array, "batch time"],
@@ -75,6 +78,7 @@ CAUSAL_ROWS = (
 )
 
 
+@checked()
 def probability_invariants(
     activations: Mapping[str, Any],
     allowed: Bool[Array, "batch 1 t_q t_k"],
@@ -93,6 +97,10 @@ def probability_invariants(
     if not names:
         raise ValueError("activations held no '….weights'; they must be those of a forward pass that records its attention")
     weights = {name: as_floats(activations[name], name) for name in names}
+    allowed = np.asarray(allowed)
+    for name in names:
+        if allowed.ndim > weights[name].ndim or any(n not in (1, m) for n, m in zip(reversed(allowed.shape), reversed(weights[name].shape))):
+            raise ValueError(f"allowed had shape {allowed.shape}; it must broadcast to {name}, {weights[name].shape}")
     masks = {name: np.broadcast_to(allowed, weights[name].shape) for name in names}
     rng = np.random.default_rng(0)
 
@@ -120,6 +128,7 @@ def probability_invariants(
     return _report("Probabilities", rows)
 
 
+@checked()
 def derivative_agreement(
     loss: Callable[[dict[str, Array]], Any],
     params: Mapping[str, Array],
@@ -140,9 +149,13 @@ def derivative_agreement(
     check_count(count)
     if params.keys() != gradients.keys():
         raise ValueError(f"gradients must have params' names; only one of them has {', '.join(sorted(params.keys() ^ gradients.keys())[:4])}")
+    for name, array in params.items():
+        if not hasattr(array, "shape"):  # the loss would meet it
+            raise ValueError(f"params[{name!r}] was {type(array).__name__}; it must be an array")
     value = loss(fresh(dict(params)))
     if not math.isfinite(float(value)):
         raise ValueError(f"loss was {float(value)}; it must be finite at params")
+    whole("seed", seed, 0)
     rng, first, rows, moves = np.random.default_rng(seed), _double(value, params), [], []
     for name, array in params.items():
         hand, array = as_floats(gradients[name], f"the gradient of {name!r}"), as_floats(array, name)
@@ -161,6 +174,7 @@ def derivative_agreement(
     return _report("Derivatives", [first, *rows])
 
 
+@checked()
 def head_shapes(
     activations: Mapping[str, Any],
     params: Mapping[str, Array],
@@ -175,6 +189,8 @@ def head_shapes(
     Raises ValueError for an activation that is missing.
     """
     values = _Activations(activations)
+    if kv_cache is not None and not (hasattr(kv_cache, "keys") and hasattr(kv_cache, "values")):
+        raise ValueError(f"kv_cache was {type(kv_cache).__name__}; it must have .keys and .values, one array a layer")
     attention = [f"block.{i}.attention" for i in range(config.n_layers)]
     per_query_head = [f"{a}.{x}" for a in attention for x in ("q", "scores", "weights")]
     rows = [

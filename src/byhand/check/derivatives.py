@@ -7,7 +7,9 @@ from numbers import Integral
 import numpy as np
 from jaxtyping import Float
 
+from ..doors import whole
 from .copies import fresh
+from .doors import checked
 from .measure import TOO_SMALL, as_floats, difference
 from .report import Report, Row, counted, off_by, place_text, within
 
@@ -17,6 +19,7 @@ STILL = 16 * np.finfo(np.float64).eps  # of a function's value: what rounding al
 NOTHING = "nothing was checked: the function did not change in any direction tried (a sum of softmax's outputs is always 1): weigh its output by random numbers"
 
 
+@checked()
 def central_difference(f: Callable[[Array], float], x: Float[Array, "..."], index: tuple[int, ...] | int, h: float = H, order: int = 2) -> float:
     """∂f/∂x[index] ≈ (f(x + h e) − f(x − h e)) / 2h,  e the unit vector of that entry
 
@@ -26,12 +29,17 @@ def central_difference(f: Callable[[Array], float], x: Float[Array, "..."], inde
     """
     x = as_floats(x, "x")
     unit = np.zeros(x.shape)
-    if np.ndim(unit[index]):
+    try:
+        one = np.ndim(unit[index]) == 0
+    except (IndexError, TypeError):
+        one = False
+    if not one:
         raise IndexError(f"index was {index!r}; it must name one entry of x, whose shape is {x.shape}")
     unit[index] = 1
     return directional_difference(f, x, unit, h, order)
 
 
+@checked()
 def directional_difference(
     f: Callable[[Array], float], x: Float[Array, "..."], direction: Float[Array, "..."], h: float = H, order: int = 2
 ) -> float:
@@ -40,7 +48,9 @@ def directional_difference(
         raise ValueError(f"h was {h}; it must be a finite number above 0")
     if order not in (2, 4):
         raise ValueError(f"order was {order}; it must be 2 or 4")
-    x = as_floats(x, "x")
+    x, direction = as_floats(x, "x"), as_floats(direction, "direction")
+    if direction.shape != x.shape:
+        raise ValueError(f"direction had shape {direction.shape}; it must be x's, {x.shape}")
 
     def slope(h):
         return (float(f(x + h * direction)) - float(f(x - h * direction))) / (2 * h)
@@ -48,6 +58,7 @@ def directional_difference(
     return slope(h) if order == 2 else (4 * slope(h) - slope(2 * h)) / 3
 
 
+@checked()
 def numerical_gradient(f: Callable[[Array], float], x: Float[Array, "..."], h: float = H) -> Float[Array, "..."]:
     """Every entry's central difference, in x's shape"""
     x = as_floats(x, "x")
@@ -75,6 +86,7 @@ class GradientReport(Report):
         return super().cells(row) + values
 
 
+@checked()
 def gradient_check(
     f: Callable,
     x: Array | Mapping[str, Array],
@@ -96,6 +108,7 @@ def gradient_check(
     (`Difference.holds`); where no nudge changes f by more than rounding the title says that nothing was checked.
     Raises ValueError for names or shapes that differ, an unknown `along` and a count below 1.
     """
+    whole("seed", seed, 0)
     if along not in ("entries", "directions"):
         raise ValueError(f"along was {along!r}; it must be 'entries' or 'directions'")
     check_count(count)

@@ -6,6 +6,7 @@ from math import sqrt
 
 import numpy as np
 
+from .doors import checked
 from .measure import FLOOR, as_floats, difference
 from .report import place_text
 
@@ -13,6 +14,7 @@ Array = np.ndarray
 MOST_NAMED = 4096  # integers n that a factor is tried against: n, 1/n, √n, 1/√n
 
 
+@checked()
 def diagnose(
     mine: Array, right: Array, bound: float = 1e-9, others: Mapping[str, Array] | None = None, paths: Mapping[str, Array] | None = None
 ) -> str:

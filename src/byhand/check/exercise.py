@@ -10,6 +10,7 @@ import numpy as np
 
 from .copies import fresh
 from .diagnosis import diagnose
+from .doors import checked
 from .measure import FLOOR, TOO_SMALL, as_floats, difference
 
 BOUND = 1e-9
@@ -30,6 +31,7 @@ class Verdict:
         return self.message
 
 
+@checked()
 def attempt(
     function: Callable, reference: Callable | str, *arguments: Any, mistakes: Mapping[str, Callable] | None = None, returns: tuple[str, ...] = ()
 ) -> Verdict:

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from byhand.numpy.loss import cross_entropy
 
+from .doors import checked
 from .measure import as_floats
 from .memory import size_text
 from .report import Report, Row, place_text
@@ -26,6 +27,7 @@ LAYER = re.compile(r"(?:^|\.)(?:block|layer|layers|h|encoder|decoder)\.(\d+)\.")
 # ---- a loss that is too good --------------------------------------------------------------------
 
 
+@checked()
 def shifted(inputs: Int[Array, "batch time"], targets: Int[Array, "batch time"]) -> Report:
     """targets[:, t] = inputs[:, t + 1]: the answer to a position is the next input, and not the input itself
 
@@ -48,6 +50,7 @@ def shifted(inputs: Int[Array, "batch time"], targets: Int[Array, "batch time"])
     return _report("targets against inputs", [row])
 
 
+@checked()
 def overlap(training: Iterable[Any], validation: Iterable[Any]) -> Report:
     """|{v in validation: v in training}| = 0
 
@@ -69,6 +72,7 @@ def overlap(training: Iterable[Any], validation: Iterable[Any]) -> Report:
 # ---- a loss that is wrong before the first step -------------------------------------------------
 
 
+@checked()
 def loss_at_start(
     logits: Float[Array, "batch time vocab"], targets: Int[Array, "batch time"], inputs: Int[Array, "batch time"] | None = None, allowed: float = 0.75
 ) -> Report:
@@ -100,6 +104,7 @@ def loss_at_start(
 # ---- NaN ----------------------------------------------------------------------------------------
 
 
+@checked()
 def first_not_finite(stages: Mapping[str, Any]) -> Report:
     """The first stage that overflowed or holds NaN, and for NaN what stood before it: why it came about
 
@@ -126,6 +131,7 @@ def first_not_finite(stages: Mapping[str, Any]) -> Report:
     return _report("stages in the order of computing", rows)
 
 
+@checked()
 def step_sizes(before: Mapping[str, Any], after: Mapping[str, Any], limit: float = 0.3) -> Report:
     """|Δw| / |w| ≤ limit for every weight matrix: how far one step has moved it, relative to its own size
 
@@ -137,6 +143,8 @@ def step_sizes(before: Mapping[str, Any], after: Mapping[str, Any], limit: float
     rows = []
     for name, value in before.items():
         old, new = as_floats(value, name), as_floats(after[name], name)
+        if old.shape != new.shape:
+            raise ValueError(f"{name} had shape {old.shape} before and {new.shape} after; they must be the same")
         if old.ndim < 2 or not np.any(old):
             continue
         if not np.isfinite(new).all():
@@ -151,6 +159,7 @@ def step_sizes(before: Mapping[str, Any], after: Mapping[str, Any], limit: float
 # ---- layers that do not move --------------------------------------------------------------------
 
 
+@checked()
 def layer_gradients(gradients: Mapping[str, Any], ratio: float = 1e-3) -> Report:
     """‖g_layer‖ ≥ ratio · max over the layers: which layers hear the loss
 
@@ -177,6 +186,7 @@ def layer_gradients(gradients: Mapping[str, Any], ratio: float = 1e-3) -> Report
 # ---- memory -------------------------------------------------------------------------------------
 
 
+@checked()
 def kept_memory(step: Callable[[], Any], times: int = 5, slack: int = 1 << 16) -> Report:
     """held after n calls − held after 1 call ≤ slack · (n − 1): what a step leaves behind, by Python's own count
 
@@ -204,6 +214,7 @@ def kept_memory(step: Callable[[], Any], times: int = 5, slack: int = 1 << 16) -
     return _report("memory from call to call", [Row("held memory", False, each, "", f"grows with every call by {size_text(each)}: something is kept")])
 
 
+@checked()
 def memory_use(**groups: Any) -> Report:
     """Σ bytes of every array in each group: what fills the memory, the largest first
 
@@ -219,21 +230,26 @@ def memory_use(**groups: Any) -> Report:
 # ---- a loss that improves while the task does not -----------------------------------------------
 
 
+@checked(lambda correct: None)
 def by_slice(correct: Bool[Array, "examples"], slices: Mapping[str, Bool[Array, "examples"]], margin: float = 0.2) -> Report:
     """mean(correct[slice]) ≥ mean over the best slice − margin: where a good average hides a part that fails
 
     correct: one number for each example, 1 right and 0 wrong. slices: which examples belong to each. Raises ValueError for shapes that differ
     and for a slice without examples.
     """
-    correct = np.asarray(correct, dtype=float)
+    correct = as_floats(correct, "correct")
+    if correct.ndim != 1 or not ((correct == 0) | (correct == 1)).all():
+        raise ValueError(f"correct had shape {correct.shape}; it must hold one number for each example, 1 where it is right and 0 where not")
     means = {}
     for name, members in slices.items():
         members = np.asarray(members)
         if members.dtype != bool or members.shape != correct.shape:
-            raise ValueError(f"slice {name!r} had dtype {members.dtype} and shape {members.shape}; it must be booleans of shape {correct.shape}")
+            raise ValueError(f"slices[{name!r}] had dtype {members.dtype} and shape {members.shape}; it must be booleans of shape {correct.shape}")
         if not members.any():
-            raise ValueError(f"slice {name!r} held no example; each must have at least one")
+            raise ValueError(f"slices[{name!r}] held no example; each must have at least one")
         means[name] = (float(correct[members].mean()), int(members.sum()))
+    if not means:
+        raise ValueError("slices was empty; there must be at least one")
     best = max(mean for mean, _ in means.values())
     rows = []
     for name, (mean, count) in means.items():

@@ -8,8 +8,10 @@ from jaxtyping import Bool
 
 from byhand.config import Config
 from byhand.numpy import decoder, loss, transformer
+from byhand.toy import check_case
 
 from .copies import fresh
+from .doors import checked
 from .measure import as_floats
 from .report import Report, Row, off_by, place_text, within
 from .shapes import NormPlace, activation_shapes, decoder_activation_shapes, norm_places
@@ -17,6 +19,7 @@ from .shapes import NormPlace, activation_shapes, decoder_activation_shapes, nor
 Array = np.ndarray
 
 
+@checked()
 def invariants(
     params: dict[str, Array],
     config: Config,
@@ -41,6 +44,7 @@ def invariants(
     may give the parameters' gradients alone, and then what needs the stages stays open. They get copies.
     bound: 1e-9 unless given, 1e-4 for float32. The report is true where nothing fails, and names what does.
     """
+    check_case(case)
     bound = bound or (1e-9 if all(value.dtype == np.float64 for value in params.values()) else 1e-4)
     step = _step(params, config, case, forward, gradients, cross_entropy)
     attentions = [name.removesuffix(".weights") for name in step.shapes if name.endswith(".weights")]

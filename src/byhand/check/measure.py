@@ -48,7 +48,7 @@ def agreement(a: Any, b: Any) -> float:
 
 def difference(a: Any, b: Any, name: str = "a") -> Difference:
     """agreement(a, b) of two arrays, with the place where it is reached."""
-    a, b = as_floats(a, name), as_floats(b, name)
+    a, b = as_floats(a, name), as_floats(b, "b" if name == "a" else f"the other {name}")
     if a.shape != b.shape:
         raise ValueError(f"{name} had shape {a.shape} and the other {b.shape}; they must be the same")
     if not a.size:
@@ -64,6 +64,8 @@ def difference(a: Any, b: Any, name: str = "a") -> Difference:
 
 def as_floats(value: Any, name: str = "array") -> np.ndarray:
     """A float64 array from an array, a list, a number, a torch tensor or a SymPy matrix."""
+    if value is None:  # NumPy takes it for NaN
+        raise ValueError(f"{name} was None; it must be an array of real numbers")
     if hasattr(value, "detach"):  # a torch tensor, known without importing torch
         value = value.detach().cpu().double().numpy()
     try:

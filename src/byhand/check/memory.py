@@ -11,12 +11,14 @@ from jaxtyping import Int
 from byhand.config import Config
 from byhand.numpy import decoder
 
+from .doors import checked
 from .report import Report, Row
 
 Array = np.ndarray
 SLACK = 1 << 16  # bytes: Python's own objects, such as tuples and array headers
 
 
+@checked()
 def kv_bytes(config: Config, batch: int, time: int, bytes_per_number: int = 4) -> int:
     """batch · layers · time · n_kv_heads · (d_k + d_v) · bytes a number: 2 B L T H_kv d_h b where d_k = d_v = d_h
 
@@ -74,6 +76,7 @@ class MemoryReport(Report):
         return [row.name, row.verdict]
 
 
+@checked()
 def memory_accounting(
     params: Mapping[str, Array],
     config: Config,

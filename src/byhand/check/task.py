@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .copies import fresh
+from .doors import checked
 from .report import Report, Row
 
 
@@ -54,6 +55,7 @@ def expected(case: Mapping[str, Any], response: Any) -> str:
     return "" if np.array_equal(response, case["expected"]) else "another response than expected"
 
 
+@checked()
 def task_evaluation(
     answer: Callable[[Any], Any],
     cases: Sequence[Mapping[str, Any]],
@@ -72,7 +74,7 @@ def task_evaluation(
     Raises ValueError for no cases, for a case without a request, and for a report on other cases.
     """
     cases = list(cases)
-    if not cases or not all("request" in case for case in cases):
+    if not cases or not all(isinstance(case, Mapping) and "request" in case for case in cases):
         raise ValueError(f"cases were {len(cases)}; there must be at least one, and each must have a 'request'")
     results = tuple(_result(answer, case, judge) for case in cases)
     report = TaskReport("", (), results)

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from .doors import checked
+
 
 @dataclass
 class Watched:
@@ -18,6 +20,12 @@ class Watched:
     gradients: dict[str, Any] = field(default_factory=dict)
 
 
+def _check_watch(module):
+    if not hasattr(module, "named_modules"):
+        raise ValueError(f"module was {type(module).__name__}; it must be a torch.nn.Module")
+
+
+@checked(_check_watch)
 @contextmanager
 def watch(module: Any) -> Iterator[Watched]:
     """with watch(model) as seen: model(x).sum().backward()     then check.compare(seen, reference)
@@ -25,8 +33,6 @@ def watch(module: Any) -> Iterator[Watched]:
     Every submodule's output is recorded while the block runs; the module itself is "". PyTorch's fused encoder, used in eval mode without
     gradients, calls no submodules: watch with gradients on.
     """
-    if not hasattr(module, "named_modules"):
-        raise ValueError(f"module was {type(module).__name__}; it must be a torch.nn.Module")
     seen = Watched()
     handles = [part.register_forward_hook(_recorder(name, seen)) for name, part in module.named_modules()]
     try:

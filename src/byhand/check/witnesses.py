@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import whole
 from ..numpy import step
+from ..toy import check_case
 from .derivatives import numerical_gradient
+from .doors import checked
 from .measure import FLOOR, TOO_SMALL, difference
 from .report import Report, Row, off_by, place_text, within
 
@@ -32,6 +35,7 @@ class WitnessReport(Report):
         return [row.name, str(row.entries), *row.verdicts]
 
 
+@checked()
 def four_witnesses(case: Any, parameters: Iterable[str] | None = None, exact_entries: int | None = None) -> WitnessReport:
     """The hand-written gradient of each parameter beside PyTorch's autograd, central differences and SymPy's exact derivative.
 
@@ -40,6 +44,9 @@ def four_witnesses(case: Any, parameters: Iterable[str] | None = None, exact_ent
     The bounds are the book's: 1e-10, 1e-6 and 1e-12; a gradient that is too small for its witness is said to be so, unless SymPy's
     derivative is 0 as an expression. Imports torch and SymPy.
     """
+    check_case(case)
+    if exact_entries is not None:
+        whole("exact_entries", exact_entries)
     names = list(case.params) if parameters is None else list(parameters)
     for name in names:
         if name not in case.params:
