@@ -4,8 +4,8 @@
     python tests/mutate.py torch check --sample 20 --seed 53       # a few of each, as the weekly run does
 
 A mutation is a place in the source (an operator, a number, a comparison, a decorator, ...) and one of the ways that Cosmic Ray knows to change
-it. Left out are annotations, arithmetic turned into bit operations, which no float takes, and what no argument changes here. The tests of a
-file are those of its name and those under OTHERS, beside the bad calls of its functions; each mutation runs them in a process of its own, forked from one that has the
+it. Left out are annotations, and arithmetic turned into bit operations, which no float takes. The tests of a file are those of its name and
+those under OTHERS, beside the bad calls of its functions; each mutation runs them in a process of its own, forked from one that has the
 libraries loaded, on a copy of the source. A survivor that stands in tests/equivalent.yml, with the reason why it makes no difference, is
 known; any other makes the exit status 1.
 """
@@ -122,17 +122,17 @@ def tested(path, source):
     import pytest
 
     sys.path.insert(0, str(source))
-    os.environ["PYTHONPATH"] = str(source)
+    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True  # a file changed twice in one second would be taken for what it was
     os.chdir(ROOT)
     how = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
     try:
         floor, name = path.parent.name, path.stem
-        asked = f"{floor}.{name}." if floor != "check" and name not in ("checks", "inputs", "passes") else floor
-        asked = "check." if floor == "check" else asked
-        if pytest.main([*how, str(API), "-k", asked]) not in (0, 5):
+        by_floor = floor == "check" or name in ("checks", "inputs", "passes")
+        files = [str(file) for file in tests_of(path)]
+        if files and pytest.main([*how, *files]):
             return 1
-        files = tests_of(path)
-        return 1 if files and pytest.main([*how, *map(str, files)]) else 0
+        return 0 if pytest.main([*how, str(API), "-k", f"{floor}." if by_floor else f"{floor}.{name}."]) in (0, 5) else 1
     except BaseException:
         return 1
 
