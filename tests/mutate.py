@@ -53,14 +53,15 @@ LIMIT = 90  # seconds for one mutation, against hanging
 
 def places(code):
     """(start, end): the ways to change what stands there, each an operator's name and its occurrence."""
-    tree, found, skipped = get_ast(code), {}, annotations(code)
+    nodes, found, skipped = list(ast_nodes(get_ast(code))), {}, annotations(code)
     for name in operator_names():
         operator = get_operator(name)
         words = name.rpartition("/")[2].split("_")
         crossed = words[0] == "ReplaceBinaryOperator" and bool(BITS.search(words[1])) != bool(BITS.search(words[2]))
         if operator.arguments() or crossed:
             continue
-        positions = (position for node in ast_nodes(tree) for position in operator().mutation_positions(node))
+        made = operator()
+        positions = (position for node in nodes for position in made.mutation_positions(node))
         for occurrence, (start, end) in enumerate(positions):
             if not any(first <= start and end <= last for first, last in skipped):
                 found.setdefault((start, end), []).append((name, occurrence))
@@ -119,13 +120,17 @@ def run(path, code, source, log):
 
 
 def tested(path, source):
+    import hypothesis
     import pytest
 
     sys.path.insert(0, str(source))
-    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     sys.dont_write_bytecode = True  # a file changed twice in one second would be taken for what it was
     os.chdir(ROOT)
-    how = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
+    quick = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # the smallest example is of no interest here
+    hypothesis.settings.register_profile("mutate", phases=quick, max_examples=20, derandomize=True, deadline=None, database=None)
+    hypothesis.settings.load_profile("mutate")
+    how = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider"]
     try:
         floor, name = path.parent.name, path.stem
         by_floor = floor == "check" or name in ("checks", "inputs", "passes")
@@ -151,7 +156,7 @@ def main():
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--store", action="store_true")
+    parser.add_argument("--store", type=Path, nargs="?", const=STORED)
     parser.add_argument("--only", default="", help="a part of a file's path")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
@@ -159,7 +164,7 @@ def main():
     torch.set_num_threads(1)
 
     known = yaml.safe_load(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
-    results = json.loads(STORED.read_text()) if STORED.exists() else {}
+    results = json.loads(given.store.read_text()) if given.store and given.store.exists() else {}
     unknown, done, start = [], 0, time.time()
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "src"
@@ -192,7 +197,7 @@ def main():
             if given.store:
                 digest = hashlib.sha256(key.encode()).hexdigest()[:12]
                 results[digest] = {"file": file, "line": line, "was": removed, "became": added, "outcome": outcome}
-                STORED.write_text(json.dumps(results, ensure_ascii=False, indent=0, sort_keys=True) + "\n")
+                given.store.write_text(json.dumps(results, ensure_ascii=False, indent=0, sort_keys=True) + "\n")
             print(f"  {done} {file} {outcome} {time.time() - began:.1f} s", file=sys.stderr, flush=True)
     print(f"{done} mutations in {time.time() - start:.0f} s, {len(unknown)} that no test notices")
     return 1 if unknown else 0
