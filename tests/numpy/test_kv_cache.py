@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from byhand import Config, toy
 from byhand.check import agreement
-from byhand.numpy import decoder
+from byhand.numpy import decoder, generation
 from byhand.numpy.sampling import greedy, sample
 
 BOUND = 1e-10
@@ -192,6 +192,37 @@ def test_the_first_token_comes_before_the_second_is_worked_out():
     next(tokens)
     assert seen == [0]
     assert len(list(tokens)) == 2
+
+
+def test_every_token_is_read_once_and_the_last_one_never():
+    read, tokens = [], np.array([[1, 2, 3]])
+
+    def counting(tokens, kv_cache, lengths):
+        read.append(tokens.shape[1])
+        return np.zeros((*tokens.shape, 9)), kv_cache
+
+    assert len(list(generation.with_cache(counting, tokens, 4, greedy, np.array([3])))) == 4
+    assert read == [3, 1, 1, 1]
+    read.clear()
+    assert len(list(generation.without_cache(counting, tokens, 4, greedy, np.array([3])))) == 4
+    assert read == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_generating_holds_one_block_at_a_time(cached):
+    """Ten layers need no more working memory than one: their caches for a backward are never made."""
+    import tracemalloc
+
+    peaks = {}
+    for n_layers in (1, 10):
+        params, config, rng = _model(n_layers=n_layers, d_model=32, d_ff=64)
+        tokens = rng.integers(0, 9, (1, 128))
+        for _ in range(2):  # the first call fills what is kept for good
+            tracemalloc.start()
+            assert len(list(decoder.generate(params, config, tokens, 1, cached=cached))) == 1
+            peaks[n_layers] = tracemalloc.get_traced_memory()[1] - n_layers * 2 * 128 * config.n_kv_heads * config.d_k * 8
+            tracemalloc.stop()
+    assert peaks[10] < 1.5 * peaks[1]
 
 
 # ---- what cannot be meant -----------------------------------------------------------------------

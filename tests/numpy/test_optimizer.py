@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byhand.check import agreement
-from byhand.numpy.optimizer import adam, noam
+from byhand.numpy.optimizer import AdamState, adam, noam
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -51,6 +51,21 @@ def test_document_1s_step():
 def test_a_gradient_of_0_moves_nothing():
     params, _ = adam({"w": np.array([1.0, 2.0])}, {"w": np.zeros(2)}, lr=1.0)
     assert params["w"].tolist() == [1, 2]
+
+
+def test_arrays_that_are_joined_and_arrays_that_go_in_pieces_take_the_same_step():
+    """Every entry goes its own way: an array longer than two pieces, beside small ones, moves as any part of it does alone."""
+    rng = np.random.default_rng(2)
+    sizes = {"small": 7, "long": 2 * 2**16 + 5, "next": 40_000, "last": 40_000}
+    params, grads = ({name: rng.normal(size=size) for name, size in sizes.items()} for _ in range(2))
+    _, state = adam(params, grads)
+    together, after = adam(params, grads, state)
+    for name, size in sizes.items():
+        for part in (slice(0, 4), slice(2**16 - 2, 2**16 + 2), slice(2**17 - 2, 2**17 + 2), slice(size - 4, size)):
+            alone_state = AdamState(1, {"x": state.m[name][part]}, {"x": state.v[name][part]})
+            alone, alone_after = adam({"x": params[name][part]}, {"x": grads[name][part]}, alone_state)
+            for whole, piece in ((together, alone), (after.m, alone_after.m), (after.v, alone_after.v)):
+                np.testing.assert_allclose(whole[name][part], piece["x"], rtol=1e-14)
 
 
 def test_inputs_and_state_stay_as_they_are_and_the_same_call_gives_the_same_answer(unchanged):
