@@ -43,7 +43,7 @@ def _check_smoothing(smoothing):
 def _check_smoothed(targets, vocab, smoothing):
     whole("vocab", vocab)
     _check_smoothing(smoothing)
-    check_integers("targets", targets)
+    check_integers("targets", np.asarray(targets) if isinstance(targets, np.integer) else targets)  # one entry of an array is welcome
     if targets.size:
         _check_targets(targets, vocab)
 
