@@ -30,7 +30,7 @@ def all_positions_at_once():
 @named
 def dpo_loss(chosen, rejected, reference_chosen=-5.0, reference_rejected=-4.0):
     """DPO's loss for one pair, from four log-likelihoods."""
-    return preference.dpo(*(np.array([value]) for value in (chosen, rejected, reference_chosen, reference_rejected)), beta=0.5)[0]
+    return preference.dpo(*(np.array([float(value)]) for value in (chosen, rejected, reference_chosen, reference_rejected)), beta=0.5)[0]
 
 
 # ---- section 11: retrieval ----

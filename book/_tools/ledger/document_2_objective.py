@@ -65,7 +65,7 @@ def targets_in_a_text():
 @named
 def gradient_step(theta, rate):
     """θ after one step of gradient descent on θ², and the loss before."""
-    y, cache = linear.linear(np.ones((1, 1)), np.array([[theta]]))
+    y, cache = linear.linear(np.ones((1, 1)), np.array([[theta]], dtype=float))
     _, grads = linear.linear_backward(2 * y, cache)
     return theta - rate * grads["w"].item(), y.item() ** 2
 
