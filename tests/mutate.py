@@ -1,12 +1,12 @@
 """Which slips in the package's own source would no test notice? A random sample of mutations, made by Cosmic Ray, and the tests run on each.
 
-    python tests/mutate.py numpy --sample 300 --seed 1 --store     # a folder of src/byhand; --store writes tests/mutation.json
+    python tests/mutate.py numpy --sample 300 --seed 1 --store     # a folder of src/byhand; --store: the appendix shows it
     python tests/mutate.py torch check --sample 20 --seed 53       # a few of each, as the weekly run does
 
 A mutation is a place in the source (an operator, a number, a comparison, a decorator, ...) and one of the ways that Cosmic Ray knows to change
 it. Left out are annotations, and arithmetic turned into bit operations, which no float takes. The tests of a file are those of its name and
 those under OTHERS, beside the bad calls of its functions; each mutation runs them in a process of its own, forked from one that has the
-libraries loaded, on a copy of the source. A survivor that stands in tests/equivalent.yml, with the reason why it makes no difference, is
+libraries loaded, on a copy of the source. A survivor that stands in equivalent.yml, with the reason why it makes no difference, is
 known; any other makes the exit status 1.
 """
 
@@ -33,7 +33,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src" / "byhand", ROOT / "tests"
-STORED, EQUIVALENT = TESTS / "mutation.json", TESTS / "equivalent.yml"
+STORED, EQUIVALENT = (ROOT / "book" / "appendix" / name for name in ("mutation.json", "equivalent.yml"))
 API = TESTS / "test_public_api.py"
 BITS = re.compile("Bit|Shift")
 # The catalogue of mistakes is data, and the reader's side of a page is tested by the pages.

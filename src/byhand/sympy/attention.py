@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .linear import linear
 from .rows import each_row
 from .softmax import Mask, softmax
@@ -40,6 +40,7 @@ def side_by_side(*blocks: sp.Matrix) -> sp.Matrix:
     return sp.ImmutableMatrix.hstack(*blocks)
 
 
+@counted
 def attention_derivation(t_q: int = 2, t_k: int = 2, d_k: int = 2, d_v: int = 2, mask: Mask | None = None, causal: bool = False) -> dict[str, Derivation]:
     """dv = Aᵀ dy,  dA = dy vᵀ,  dS = A ⊙ (dA − Σ dA ⊙ A),  dq = dS k / √d_k,  dk = dSᵀ q / √d_k
 
@@ -64,6 +65,7 @@ def attention_derivation(t_q: int = 2, t_k: int = 2, d_k: int = 2, d_v: int = 2,
     }  # fmt: skip
 
 
+@counted
 def self_attention_derivation(time: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1, causal: bool = False) -> dict[str, Derivation]:
     """dx = dq w_qᵀ + dk w_kᵀ + dv w_vᵀ: x is used three times, so three gradients meet in it
 
@@ -84,6 +86,7 @@ def self_attention_derivation(time: int = 2, d_model: int = 2, d_k: int = 1, d_v
     return found
 
 
+@counted
 def cross_attention_derivation(t_q: int = 2, t_k: int = 2, d_model: int = 2, d_k: int = 1, d_v: int = 1) -> dict[str, Derivation]:
     """dx = dq w_qᵀ,  dmemory = dk w_kᵀ + dv w_vᵀ: the memory is used twice, the queries' x once"""
     x, memory, dy = symbols("x", t_q, d_model), symbols("m", t_k, d_model), symbols("dy", t_q, d_v)

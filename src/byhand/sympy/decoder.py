@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..config import Config
 from ..parameters import decoder_shapes
 from .layers import BLOCKS, Wiring
-from .passes import Forward, carried, fitting, gathered, lengths_of
+from .passes import Forward, carried, check_digits, check_tokens, fitting, gathered, lengths_of
 
 
 def forward(
@@ -22,10 +22,14 @@ def forward(
     misshapen parameter and a length that does not fit; IndexError for a token outside the vocabulary.
     Sources: Radford et al. 2019 for the pre-norm stack, Xiong et al. 2020 for where the norm stands.
     """
+    check_digits(digits)
+    shapes = decoder_shapes(config)
+    check_tokens("tokens", tokens, config.target_vocab)
+
     def run_with(carry, params):
         return run(carry, params, config, tokens, lengths)
 
-    return carried(run_with, fitting(params, decoder_shapes(config)), digits)
+    return carried(run_with, fitting(params, shapes), digits)
 
 
 def run(carry, params, config, tokens, lengths=None) -> Forward:

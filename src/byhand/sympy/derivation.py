@@ -4,13 +4,16 @@ Nothing here knows a rule. `derive` takes the operation's output on symbolic ent
 L = Σ dy ⊙ y (so that ∂L/∂y is the upstream gradient dy) entry by entry, and holds the result beside the textbook's form.
 """
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 
 import numpy as np
 import sympy as sp
+
+from ..doors import whole
 
 LONGEST = 45  # operations in an expression that is still shown in full
 
@@ -136,6 +139,22 @@ class Derivation:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {matrix.rows}×{matrix.cols}" for name, matrix in self.inputs.items())
         return "\n".join(filter(None, [f"{self.name}  ({sizes})", self.verdict, self.note]))
+
+
+def counted(function: Callable) -> Callable:
+    """Makes a derivation public: its sizes must be whole numbers of at least 1. Raises ValueError naming the first that is not."""
+    signature = inspect.signature(function)
+    sizes = [name for name, parameter in signature.parameters.items() if parameter.annotation is int]
+
+    @wraps(function)
+    def door(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        for name in sizes:
+            whole(name, given.arguments[name])
+        return function(*args, **kwargs)
+
+    return door
 
 
 def derive(

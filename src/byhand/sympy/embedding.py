@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 
 
 def embedding(table: sp.Matrix, tokens: Sequence[int]) -> sp.Matrix:
@@ -19,6 +19,7 @@ def embedding(table: sp.Matrix, tokens: Sequence[int]) -> sp.Matrix:
     return sp.sqrt(table.cols) * table.extract([int(token) for token in tokens], range(table.cols))
 
 
+@counted
 def embedding_derivation(tokens: Sequence[int] = (0, 1, 0), vocab: int = 3, d_model: int = 2) -> dict[str, Derivation]:
     """dtable[v] = √d_model · Σ_{t: tokens[t] = v} dy[t]: a repeated token adds, a row never looked up gets 0."""
     table, dy = symbols("table", vocab, d_model), symbols("dy", len(tokens), d_model)

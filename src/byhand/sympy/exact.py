@@ -41,7 +41,12 @@ def matrix(value) -> sp.ImmutableMatrix:
 
 def parameters(params: dict) -> dict[str, sp.ImmutableMatrix]:
     """Every parameter as an exact matrix under its own name; a vector, also one given as a column, as one row."""
-    exact = {name: matrix(value) for name, value in params.items()}
+    exact = {}
+    for name, value in params.items():
+        try:
+            exact[name] = matrix(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"parameter {name!r} was {type(value).__name__}; it must be a matrix of finite numbers ({error})") from error
     return {name: value.reshape(1, len(value)) if name.split(".")[-1] in VECTORS else value for name, value in exact.items()}
 
 

@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .linear import linear
 from .rows import each_row
 
@@ -58,6 +58,7 @@ def feed_forward(x: sp.Matrix, w_1: sp.Matrix, b_1: sp.Matrix, w_2: sp.Matrix, b
     return linear(relu(linear(x, w_1, b_1)), w_2, b_2)
 
 
+@counted
 def relu_derivation(n: int = 3) -> dict[str, Derivation]:
     """dx = dy where x > 0, else 0. See relu_at_zero for x = 0."""
     x, dy = symbols("x", 1, n), symbols("dy", 1, n)
@@ -67,6 +68,7 @@ def relu_derivation(n: int = 3) -> dict[str, Derivation]:
     return {"dx": derive("ReLU", relu(x), {"x": x, "dy": dy}, "x", textbook, r"Y = \max(0, X)", formula, note=note)}
 
 
+@counted
 def gelu_derivation(n: int = 2) -> dict[str, Derivation]:
     """dx = dy ⊙ (Φ(x) + x φ(x)),  φ(x) = e^(−x²/2) / √(2π), Φ's derivative"""
     x, dy = symbols("x", 1, n), symbols("dy", 1, n)
@@ -75,6 +77,7 @@ def gelu_derivation(n: int = 2) -> dict[str, Derivation]:
     return {"dx": derive("GELU", gelu(x), {"x": x, "dy": dy}, "x", slopes.multiply_elementwise(dy), stated, formula)}
 
 
+@counted
 def gelu_tanh_derivation(n: int = 2) -> dict[str, Derivation]:
     """dx = dy ⊙ ((1 + t)/2 + x/2 · (1 − t²) · √(2/π) (1 + 3 · 0.044715 x²)),  t = tanh(√(2/π) (x + 0.044715 x³))"""
     x, dy, t = symbols("x", 1, n), symbols("dy", 1, n), symbols("t", 1, n)
@@ -86,6 +89,7 @@ def gelu_tanh_derivation(n: int = 2) -> dict[str, Derivation]:
     return {"dx": derive("GELU, tanh form", gelu_tanh(x), {"x": x, "dy": dy}, "x", rule, stated, formula, where=where)}
 
 
+@counted
 def silu_derivation(n: int = 2) -> dict[str, Derivation]:
     """dx = dy ⊙ σ(x) (1 + x (1 − σ(x)))"""
     x, dy = symbols("x", 1, n), symbols("dy", 1, n)
@@ -95,6 +99,7 @@ def silu_derivation(n: int = 2) -> dict[str, Derivation]:
     return {"dx": derive("SiLU", silu(x), {"x": x, "dy": dy}, "x", rule, r"Y = X \odot \sigma(X)", formula, where=where)}
 
 
+@counted
 def swiglu_derivation(n: int = 2) -> dict[str, Derivation]:
     """dhidden = dy ⊙ gate ⊙ σ(h) (1 + h (1 − σ(h))),  dgate = dy ⊙ silu(h)"""
     h, gate, dy = symbols("h", 1, n), symbols("g", 1, n), symbols("dy", 1, n)
@@ -130,6 +135,7 @@ def relu_at_zero() -> dict[str, sp.Expr]:
     }
 
 
+@counted
 def feed_forward_derivation(rows: int = 1, d_model: int = 2, d_ff: int = 2) -> dict[str, Derivation]:
     """dhidden = (dy w₂ᵀ) ⊙ 1[hidden > 0],  dx = dhidden w₁ᵀ,  dw₁ = xᵀ dhidden,  db₁ = Σ_rows dhidden,  dw₂ = activeᵀ dy,  db₂ = Σ_rows dy"""
     x, w_1, b_1 = symbols("x", rows, d_model), symbols("w_1", d_model, d_ff), symbols("b_1", 1, d_ff)

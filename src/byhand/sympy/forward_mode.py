@@ -11,10 +11,11 @@ from numbers import Integral
 import sympy as sp
 
 from ..parameters import decoder_shapes, encoder_decoder_shapes
+from ..toy import check_case
 from . import decoder, linear, loss, transformer
 from .carry import Closed, Digits
 from .exact import setting
-from .passes import fitting
+from .passes import check_digits, fitting
 
 
 def witness(case, parameter: str, index: int | Iterable[int], digits: int | None = 30) -> sp.Expr:
@@ -24,12 +25,14 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
     makes them; without a source it is a decoder stack's. A derivative smaller than 10^−digits is returned as 0. A closed form takes
     seconds in the decoder, very long in the encoder. Raises ValueError for an unknown parameter, IndexError for an index outside it.
     """
+    check_digits(digits)
     params = _parameters(case, parameter)
     return _derivative(case, params, parameter, _place(parameter, params[parameter].shape, index), digits)
 
 
 def witnesses(case, parameter: str, digits: int | None = 30) -> sp.ImmutableMatrix:
     """∂L/∂parameter, every entry on its own by `witness`; a vector is one row."""
+    check_digits(digits)
     params = _parameters(case, parameter)
     shape = params[parameter].shape
     return sp.ImmutableMatrix(*shape, lambda i, j: _derivative(case, params, parameter, (i, j), digits))
@@ -64,17 +67,18 @@ def _loss(carry, case, params, directions):
 
 def _parameters(case, parameter):
     """All of them as exact matrices, `parameter` among them."""
+    check_case(case)
     shapes = decoder_shapes if case.source is None else encoder_decoder_shapes
     params = fitting(case.params, shapes(case.config))
-    if parameter not in params:
+    if not isinstance(parameter, str) or parameter not in params:
         raise ValueError(f"parameter was {parameter!r}; it must be one of {', '.join(params)}")
     return params
 
 
 def _place(parameter, shape, index):
     """(row, column) of an entry; a vector, which is one row here, is indexed by one number."""
-    place = (index,) if isinstance(index, Integral) else tuple(index)
+    place = (index,) if isinstance(index, Integral) else tuple(index) if isinstance(index, Iterable) else ()
     place = (0, *place) if len(place) == 1 and shape[0] == 1 else place
-    if len(place) != 2 or not all(0 <= i < n for i, n in zip(place, shape)):
-        raise IndexError(f"index was {index}; {parameter} has {shape[0]} × {shape[1]} entries")
+    if len(place) != 2 or not all(isinstance(i, Integral) and 0 <= i < n for i, n in zip(place, shape)):
+        raise IndexError(f"index was {index!r}; {parameter} has {shape[0]} × {shape[1]} entries")
     return place

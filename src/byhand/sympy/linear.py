@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .rows import each_row
 
 
@@ -30,6 +30,7 @@ def transpose(x: sp.Matrix) -> sp.Matrix:
     return x.T
 
 
+@counted
 def linear_derivation(rows: int = 2, d_in: int = 3, d_out: int = 2) -> dict[str, Derivation]:
     """dx = dy wᵀ,  dw = xᵀ dy,  db = Σ_rows dy, derived at this size."""
     x, w, b, dy = symbols("x", rows, d_in), symbols("w", d_in, d_out), symbols("b", 1, d_out), symbols("dy", rows, d_out)
@@ -42,6 +43,7 @@ def linear_derivation(rows: int = 2, d_in: int = 3, d_out: int = 2) -> dict[str,
     }
 
 
+@counted
 def add_derivation(rows: int = 2, width: int = 2) -> dict[str, Derivation]:
     """y = a + b hands dy on unchanged to both; where one x takes both ways, x + f(x), what comes back is summed.
 

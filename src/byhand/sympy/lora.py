@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 
 
 def lora(x: sp.Matrix, w: sp.Matrix, a: sp.Matrix, b: sp.Matrix, alpha: sp.Expr) -> sp.Matrix:
@@ -10,6 +10,7 @@ def lora(x: sp.Matrix, w: sp.Matrix, a: sp.Matrix, b: sp.Matrix, alpha: sp.Expr)
     return x * w + alpha / a.cols * (x * a) * b
 
 
+@counted
 def lora_derivation(rows: int = 2, d_in: int = 3, d_out: int = 2, rank: int = 1) -> dict[str, Derivation]:
     """dx = dy wᵀ + (α/r) dy bᵀ aᵀ,  da = (α/r) xᵀ (dy bᵀ),  db = (α/r) (x a)ᵀ dy"""
     x, w, dy = symbols("x", rows, d_in), symbols("w", d_in, d_out), symbols("dy", rows, d_out)

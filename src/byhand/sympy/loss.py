@@ -5,7 +5,7 @@ from functools import partial
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .exact import setting, tidied, tidy
 from .softmax import in_probabilities, softmax
 
@@ -78,6 +78,7 @@ def position_weights(
     return tuple(tuple(weight if keep else sp.Integer(0) for keep in row) for row in kept)
 
 
+@counted
 def cross_entropy_derivation(vocab: int = 4, targets: Sequence[int] = (2,), reduction: str = "mean") -> dict[str, Derivation]:
     """dlogits = p − q, divided by the number of scored positions under "mean", for any smoothing ε"""
     logits, eps = symbols("z", len(targets), vocab), sp.Symbol("epsilon", real=True)

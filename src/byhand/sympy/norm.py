@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .rows import each_row
 
 
@@ -75,6 +75,7 @@ def gain(normalised: sp.Matrix, gamma: sp.Matrix) -> sp.Matrix:
     return sp.ImmutableMatrix(normalised.rows, normalised.cols, lambda i, j: gamma[j] * normalised[i, j])
 
 
+@counted
 def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     """dx = (dx̂ − mean(dx̂) − x̂ · mean(dx̂ ⊙ x̂)) / σ,  dx̂ = γ ⊙ dy,  σ = √(σ² + ε),  with a γ of d different entries
 
@@ -110,6 +111,7 @@ def layer_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     }
 
 
+@counted
 def rms_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     """dx = (dx̂ − x̂ · mean(dx̂ ⊙ x̂)) / r,  dx̂ = γ ⊙ dy,  r = √(mean(x²) + ε): the part along x̂ is taken out, the part along the ones stays
 
@@ -137,6 +139,7 @@ def rms_norm_derivation(d: int = 3, rows: int = 1) -> dict[str, Derivation]:
     }
 
 
+@counted
 def normalise_derivation(d: int = 3) -> dict[str, Derivation]:
     """The three ways from x to x̂ = (x − μ)/σ, one small step each: dx = dy/σ directly,  dμ = −Σ dy/σ,  dσ² = −½ Σ dy (x − μ)/σ³
 
@@ -156,12 +159,14 @@ def normalise_derivation(d: int = 3) -> dict[str, Derivation]:
     }
 
 
+@counted
 def mean_derivation(d: int = 3) -> dict[str, Derivation]:
     """dx_i = dμ / d"""
     x, dy = symbols("x", 1, d), symbols("dy", 1, 1)
     return {"dx": derive("mean", mean(x), {"x": x, "dy": dy}, "x", dy * sp.ones(1, d) / d, r"\mu = \textstyle\sum_i x_i / d", r"dX = d\mu / d")}
 
 
+@counted
 def variance_derivation(d: int = 3) -> dict[str, Derivation]:
     """dx_i = dσ² · 2 (x_i − μ) / d, μ counted as moving with x: its own share is 0, since the deviations sum to 0"""
     x, dy, mu = symbols("x", 1, d), symbols("dy", 1, 1), sp.Symbol("mu", real=True)

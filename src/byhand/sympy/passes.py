@@ -1,10 +1,13 @@
 """What both models give back, and how a pass carries its numbers: exactly, or to any number of digits."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any, NamedTuple
 
+import numpy as np
 import sympy as sp
 
+from ..doors import whole
 from .carry import Digits, Exact
 from .exact import parameters
 
@@ -41,6 +44,8 @@ def gathered(passes: list[dict]) -> Forward:
 
 def fitting(params: dict, shapes: dict[str, tuple[int, ...]]) -> dict[str, sp.ImmutableMatrix]:
     """The parameters as exact matrices, after a check of names and shapes."""
+    if not isinstance(params, dict):
+        raise ValueError(f"params was {type(params).__name__}; it must be a dict of matrices")
     params = parameters(params)
     for name in [*shapes, *params]:
         if name not in params or name not in shapes:
@@ -51,10 +56,34 @@ def fitting(params: dict, shapes: dict[str, tuple[int, ...]]) -> dict[str, sp.Im
     return params
 
 
+def check_tokens(name: str, rows: Any, vocab: int) -> None:
+    """Raise ValueError unless it is one or more sequences of whole numbers, IndexError for a number outside the vocabulary."""
+    for row in _sequence(name, rows):
+        for token in _sequence(name, row):
+            if not isinstance(token, Integral) or isinstance(token, bool):
+                raise ValueError(f"{name} held {token!r}; it must be lists of whole numbers")
+            if not 0 <= token < vocab:
+                raise IndexError(f"{name} held the token {token}; it must lie in [0, {vocab})")
+
+
+def check_digits(digits: int | None) -> None:
+    """Raise ValueError unless it is None or a whole number of at least 1."""
+    if digits is not None:
+        whole("digits", digits)
+
+
+def _sequence(name, value):
+    if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, str) or not len(value):
+        raise ValueError(f"{name} was or held {value!r}; it must be lists of whole numbers, none of them empty")
+    return value
+
+
 def lengths_of(name, lengths, rows):
     """The sequences' lengths, their full ones unless given, after a check."""
     if lengths is None:
         return [len(row) for row in rows]
+    if len(_sequence(name, lengths)) != len(rows) or not all(isinstance(length, Integral) for length in lengths):
+        raise ValueError(f"{name} was {lengths!r}; it must hold {len(rows)} whole numbers, one a sequence")
     for length, row in zip(lengths, rows, strict=True):
         if not 1 <= length <= len(row):
             raise ValueError(f"{name} held {length}; each must lie between 1 and the array's time, {len(row)}")

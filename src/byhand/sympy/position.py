@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .rows import each_row
 
 PAIRINGS = ("interleaved", "half")
@@ -43,6 +43,7 @@ def rotation(position: sp.Expr, d: int, base: sp.Expr = 10000, pairing: str = "i
     return _turn([position / sp.sympify(base) ** sp.Rational(2 * i, d) for i in range(len(_pairs(d, pairing)))], d, pairing)
 
 
+@counted
 def rope_derivation(d: int = 4, pairing: str = "interleaved") -> dict[str, Derivation]:
     """dx = dy R(−θ): the gradient is rotated back. Derived for one row and any angles, one for each pair."""
     x, dy, theta = symbols("x", 1, d), symbols("dy", 1, d), symbols("theta", 1, len(_pairs(d, pairing)))

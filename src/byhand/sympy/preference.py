@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .softmax import softmax
 
 
@@ -33,6 +33,7 @@ def bradley_terry_derivation() -> dict[str, Derivation]:
     }
 
 
+@counted
 def dpo_derivation(answers: int = 3) -> dict[str, Derivation]:
     """∂L/∂log π(y_w) = −β s,  ∂L/∂log π(y_l) = β s,  s = σ(−m);  dz = −β s (e_w − e_l) for a policy softmax(z) over whole answers
 
@@ -61,6 +62,7 @@ def dpo_derivation(answers: int = 3) -> dict[str, Derivation]:
     }  # fmt: skip
 
 
+@counted
 def expected_reward_derivation(answers: int = 3) -> dict[str, Derivation]:
     """dz_k = π_k (A_k − Σ_y π_y A_y),  A = r − β log(π/π_ref)"""
     z, r = symbols("z", 1, answers), symbols("r", 1, answers)

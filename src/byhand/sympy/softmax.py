@@ -5,7 +5,7 @@ from functools import partial
 
 import sympy as sp
 
-from .derivation import Derivation, derive, symbols
+from .derivation import Derivation, counted, derive, symbols
 from .rows import each_row
 
 Mask = Sequence[Sequence[bool]]
@@ -30,6 +30,7 @@ def _entry(row, allowed, j):
     return 1 / sum(sp.exp(value - row[j]) for value in part)  # the same number, shorter when it is one
 
 
+@counted
 def softmax_derivation(n: int = 3, allowed: Sequence[bool] | None = None) -> dict[str, Derivation]:
     """The Jacobian ∂p_i/∂x_j = p_i (δ_ij − p_j), and dx_i = p_i (dp_i − Σ_j dp_j p_j), derived for a row of n entries.
 

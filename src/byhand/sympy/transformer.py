@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..config import Config
 from ..parameters import encoder_decoder_shapes
 from .layers import Wiring, decoder_layer, post_norm_block
-from .passes import Forward, carried, fitting, gathered, lengths_of
+from .passes import Forward, carried, check_digits, check_tokens, fitting, gathered, lengths_of
 
 
 def forward(
@@ -25,10 +25,17 @@ def forward(
     missing or misshapen parameter and a length that does not fit; IndexError for a token outside the vocabulary.
     Source: Vaswani et al. 2017, figure 1.
     """
+    check_digits(digits)
+    shapes = encoder_decoder_shapes(config)
+    check_tokens("source", source, config.source_vocab)
+    check_tokens("decoder_input", decoder_input, config.target_vocab)
+    if len(source) != len(decoder_input):
+        raise ValueError(f"source had {len(source)} sequences and decoder_input {len(decoder_input)}; they must have as many")
+
     def run_with(carry, params):
         return run(carry, params, config, source, decoder_input, source_lengths, target_lengths)
 
-    return carried(run_with, fitting(params, encoder_decoder_shapes(config)), digits)
+    return carried(run_with, fitting(params, shapes), digits)
 
 
 def run(carry, params, config, source, decoder_input, source_lengths=None, target_lengths=None) -> Forward:
