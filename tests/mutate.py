@@ -40,10 +40,10 @@ BITS = re.compile("Bit|Shift")
 LEFT_OUT = {"check/mistakes.py", "check/kill.py", "check/parts.py"}
 # Tests under another name than the file's.
 OTHERS = {
-    "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss transformer", "numpy/decoder": "kv_cache", "numpy/feed_forward": "activations",
-    "numpy/generation": "kv_cache", "numpy/heads": "attention grouped_attention", "numpy/layers": "transformer decoder", "numpy/loss": "next_token",
-    "numpy/norm": "rms_norm", "numpy/passes": "transformer kv_cache", "numpy/position": "rope", "numpy/rows": "norm softmax",
-    "numpy/step": "transformer", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer decoder loss",
+    "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss", "numpy/decoder": "kv_cache torch/step", "numpy/feed_forward": "activations",
+    "numpy/generation": "kv_cache", "numpy/heads": "attention grouped_attention", "numpy/layers": "kv_cache torch/step", "numpy/loss": "next_token",
+    "numpy/norm": "rms_norm", "numpy/passes": "kv_cache torch/step", "numpy/position": "rope", "numpy/rows": "norm softmax",
+    "numpy/step": "torch/step", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer loss",
     "torch/linear": "transformer", "torch/embedding": "transformer", "torch/softmax": "attention", "check/diagnosis": "compare exercise",
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",
     "check/doors": "derivatives",
@@ -98,8 +98,9 @@ def sample(folders, size, seed):
 def tests_of(path):
     """The tests of a file's name, and those that OTHERS adds."""
     file = str(path.relative_to(SOURCE).with_suffix(""))
-    names = [path.stem, *OTHERS.get(file, "").split()]
-    return [found for name in names if (found := TESTS / path.parent.name / f"test_{name}.py").exists()]
+    names = [f"{path.parent.name}/{path.stem}", *OTHERS.get(file, "").split()]
+    places = [name.rpartition("/") for name in names]
+    return [found for floor, _, name in places if (found := TESTS / (floor or path.parent.name) / f"test_{name}.py").exists()]
 
 
 def run(path, code, source, log):
