@@ -183,6 +183,9 @@ def main():
             if given.list:
                 print(file, line, removed, "->", added)
                 continue
+            digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+            if results.get(digest, {}).get("outcome", "survived") != "survived":
+                continue  # an earlier run has it, and was broken off
             if path not in sound:
                 sound[path] = run(path, code, source, Path(scratch) / "log")
                 if sound[path] != "survived":
@@ -196,7 +199,6 @@ def main():
                     unknown.append(key)
                     print(f"{file}:{line}  {removed}  ->  {added}  [{name}]", flush=True)
             if given.store:
-                digest = hashlib.sha256(key.encode()).hexdigest()[:12]
                 results[digest] = {"file": file, "line": line, "was": removed, "became": added, "outcome": outcome}
                 given.store.write_text(json.dumps(results, ensure_ascii=False, indent=0, sort_keys=True) + "\n")
             print(f"  {done} {file} {outcome} {time.time() - began:.1f} s", file=sys.stderr, flush=True)
