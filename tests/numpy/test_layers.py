@@ -6,9 +6,12 @@ import textwrap
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
+from byhand import Config
 from byhand.numpy import attention, decoder, embedding, feed_forward, layers, linear, loss, norm, position, softmax, transformer
+from byhand.parameters import decoder_shapes
 
 ROOMS = (attention, decoder, embedding, feed_forward, layers, linear, loss, norm, position, softmax, transformer)
 PASSES = [function for room in ROOMS for name, function in vars(room).items() if inspect.isfunction(function) and function.__module__ == room.__name__]
@@ -42,3 +45,16 @@ def test_printed_source_has_at_most_88_characters_a_line():
                     printed += len(lines)
                     assert [line for line in lines if len(line) > 88] == [], page.name
     assert printed > 500
+
+
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_a_block_sees_the_past_alone_unless_it_is_told(norm_position):
+    config = Config(d_model=4, n_heads=2, d_ff=6, n_layers=1, source_vocab=1, target_vocab=5, norm=norm_position)
+    rng = np.random.default_rng(0)
+    rooms = layers.Rooms({name: rng.normal(size=shape) for name, shape in decoder_shapes(config).items()}, config, "block.0")
+    block = {"pre": layers.pre_norm_block, "post": layers.post_norm_block}[norm_position]
+    x = rng.normal(size=(2, 3, 4))
+    later = x.copy()
+    later[:, 2] = rng.normal(size=(2, 4))
+    assert (block(x, rooms)[0] == block(later, rooms)[0])[:, :2].all()
+    assert not (block(x, rooms, causal=False)[0] == block(later, rooms, causal=False)[0])[:, :2].any()

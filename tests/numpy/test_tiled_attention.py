@@ -185,3 +185,14 @@ def test_a_score_that_overflows(sign, words):
 def test_a_block_of_numpy_integers():
     q = np.ones((1, 1, 3, 2))
     np.testing.assert_array_equal(tiled_attention(q, q, q, block=[np.int64(2), 2])[0], tiled_attention(q, q, q, block=(2, 2))[0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_block_of_scores_that_is_not_finite_is_named_with_its_place(bad):
+    scores, v = np.zeros((1, 1, 2, 3)), np.ones((1, 1, 3, 2))
+    scores[0, 0, 0, 0], scores[0, 0, 1, 2] = -np.inf, bad
+    running = tiled.start((1, 1, 2), 2, np.float64)
+    with pytest.raises(ValueError, match=rf"scores held {bad} at \(0, 0, 1, 2\)"):
+        tiled.online_softmax(running, scores, v)
+    with pytest.raises(ValueError, match=rf"running.peak held {bad} at \(0, 0, 1, 0\)"):
+        tiled.online_softmax(running._replace(peak=np.array([[[[-np.inf], [bad]]]])), np.zeros((1, 1, 2, 3)), v)
