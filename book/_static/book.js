@@ -71,7 +71,8 @@ window.byhandTypeset = (() => {
       found.classList.toggle("wide", wide[i]);
       if (wide[i]) found.tabIndex = 0;
       else found.removeAttribute("tabindex");
-      edge(found);
+      if (wide[i]) edge(found);
+      else found.classList.remove("goes-on"); // a letter's slant may reach beyond its box
     });
   };
   // What goes on to the right fades there, until it is scrolled to its end.

@@ -1,3 +1,7 @@
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -84,6 +88,17 @@ def test_each_known_mistake_is_refused_under_its_own_name(name):
     for mistake, switches in (exercise.mistakes | exercise.parts).items():
         verdict = attempt(lambda *sample: exercise.answer(*sample, **switches), name)
         assert not verdict and f"when {mistake}" in repr(verdict), (mistake, verdict)
+
+
+def test_every_exercise_stands_on_a_page_in_a_cell_of_a_few_lines():
+    book, found = Path(__file__).parents[2] / "book", set()
+    for page in (*book.glob("step/*.ipynb"), *book.glob("workshop/*.ipynb")):
+        for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "code" and "# your code" in source:
+                found |= set(re.findall(r'attempt\(my_\w+, "(\w+)"\)', source))
+                assert len(source.splitlines()) <= 8, page
+    assert found == EXERCISES.keys()
 
 
 def test_two_known_mistakes_are_said_to_be_two():

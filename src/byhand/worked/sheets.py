@@ -113,8 +113,9 @@ _SHEET = (
     ".byhand-sheet h4{margin:.3rem 0;font-size:1rem}.byhand-sheet figure{margin:0 0 .45rem;padding:.2rem .5rem;border:1px solid rgba(128,128,128,.5);"
     "border-radius:.3rem;overflow-x:auto;break-inside:avoid}.byhand-sheet figcaption{font-size:.78rem}.byhand-sheet .panels{display:flex;gap:1rem}"
     ".byhand-sheet table{border-collapse:collapse;width:auto;margin:0;font-size:.78rem;color:inherit;background:none}"
-    ".byhand-sheet :is(th,td){padding:0 .3rem!important;"
+    ".byhand-sheet :is(th,td){padding:0 .15rem 0 .3rem!important;white-space:nowrap;"
     "border:0!important;text-align:right!important;font-variant-numeric:tabular-nums;background:none!important;color:inherit!important;font-weight:400;line-height:1.45}"
+    ".byhand-sheet table.long{font-size:.7rem}"
     ".byhand-sheet th{opacity:.75}.byhand-sheet td.zero{opacity:.5}@media print{.byhand-sheet{grid-template-columns:1fr 1fr;font-size:.7rem}}"
 )
 
@@ -131,7 +132,7 @@ def _box(symbol, what, panels, rows, cols):
             f"<tr>{'' if number else label(row)}" + "".join(f"<td{' class=zero' * (cell.strip() == '0')}>{cell}</td>" for cell in line) + "</tr>"
             for row, line in zip(rows, panel, strict=True)
         )
-        tables += f"<table>{head}<tbody>{body}</tbody></table>"
+        tables += f"<table{' class=long' * (len(panel[0]) > 6)}>{head}<tbody>{body}</tbody></table>"
     return f'<figure><figcaption><strong>{html.escape(symbol)}</strong> {html.escape(what)}</figcaption><div class="panels">{tables}</div></figure>\n'
 
 

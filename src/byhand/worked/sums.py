@@ -66,6 +66,8 @@ def product_entry(
 
 
 def _transposed(name):
+    if "^" in name:
+        return rf"({f.name_latex(name)})^\top"
     return name + "^T" if "\\" not in name and "{" not in name else rf"{name}^\top"
 
 
