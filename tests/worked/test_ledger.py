@@ -27,7 +27,7 @@ def test_all_as_printed(ledger):
     assert repr(worked.document_figures(ledger, {"d1-right": 0.94419})).startswith("1 of 1 figures are as printed.")
 
 
-@pytest.mark.parametrize("changed", [{"d1-right": 0.9}, {"d1-wrong": [0.535, 0.197]}])
+@pytest.mark.parametrize("changed", [{"d1-right": 0.9}, {"d1-wrong": [0.535, 0.197]}, {"d1-right": -float("inf")}, {"d1-right": 1e50}])
 def test_a_verdict_against_the_ledger_leaves_the_print_aside(ledger, changed):
     shown = worked.document_figures(ledger, {"d1-right": 0.94419} | changed)
     assert shown.value is None and "printed" not in shown.html

@@ -1,10 +1,14 @@
 """A document's printed figures beside the ones that a page computes."""
 
 from collections.abc import Mapping
+from decimal import InvalidOperation
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from byhand.worked import formatting as f
 from byhand.worked.display import Written
 from byhand.worked.verdicts import printed_table
 
@@ -24,7 +28,7 @@ def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
         if entry is None or entry["printed"] is None:
             raise ValueError(f"figures held {name!r}; it must be the id of a claim in {Path(ledger).name} that prints a figure")
         row = (f"{name.partition('-')[2]} (line\N{NO-BREAK SPACE}{entry['line']})", entry["printed"], computed)
-        if printed_table([row]).value != entry["agrees"]:
+        if _as_printed(row) != entry["agrees"]:
             changed.append(row[0])
             continue
         rows.append((entry["agrees"], row))
@@ -39,6 +43,16 @@ def document_figures(ledger: str | Path, figures: Mapping[str, Any]) -> Written:
         parts.append(f"<details><summary>Show the figures that are as printed</summary>{printed_table(same).html}</details>")
     text = "\n".join([summary] + [repr(printed_table(part)) for part in (differing, same) if part])
     return Written(text, html='<div class="byhand-output">\n' + "\n".join(parts) + "\n</div>", value=not differing)
+
+
+def _as_printed(row) -> bool | None:
+    """Whether the computed value is the print; None where it has no digits to compare, being infinite or far too large."""
+    if not np.isfinite(f.as_floats(row[2])).all():
+        return None
+    try:
+        return printed_table([row]).value
+    except InvalidOperation:
+        return None
 
 
 CHANGED = "The input was changed"
