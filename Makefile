@@ -52,7 +52,7 @@ weekly: .venv/.all
 
 browser: .venv/.all
 	$(BIN)/playwright install --with-deps $(BROWSER)
-	BOOK_BROWSER=$(BROWSER) $(BIN)/python -m pytest tests/book/test_pages.py
+	BOOK_BROWSER=$(BROWSER) $(BIN)/python -m pytest tests/book/test_pages.py tests/book/test_run.py
 
 # Under each kernel of NumPy and PyTorch that this machine can run, and with two threads.
 test-kernels: .venv/.all

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [step tiled decoding translate pages site]` runs the comparisons and weighs pages and site; --store keeps them for the appendix."""
+"""`python -m benchmarks [step tiled decoding translate pages site in_page]`: comparisons, the weight of pages and site; --store keeps them for the appendix."""
 
 import argparse
 import datetime
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import decoding, pages, site, step, tiled
+from . import decoding, in_page, pages, site, step, tiled
 
-WHICH = ("step", "tiled", "decoding", "translate", "pages", "site")
+WHICH = ("step", "tiled", "decoding", "translate", "pages", "site", "in_page")
 STORED = Path(__file__).parents[1] / "book/appendix/benchmarks.json"
 
 
@@ -48,6 +48,7 @@ def main(argv=None):
         "translate": _translate,
         "pages": lambda: pages.main([]),
         "site": site.report,
+        "in_page": lambda: in_page.main([]),
     }
     found = {name: result for name in which if (result := runs[name]()) is not None}
     if arguments.store:

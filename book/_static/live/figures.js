@@ -97,5 +97,6 @@ function start(root) {
 const near = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) if (isIntersecting) { near.unobserve(target); load().then(() => start(target)); }
 }, { rootMargin: "600px" });
-document.querySelectorAll(".byhand-live").forEach((root) => near.observe(root));
+window.byhandLiveFigures = (place) => place.querySelectorAll(".byhand-live:not([data-on])").forEach((root) => near.observe(root));
+window.byhandLiveFigures(document);
 })();

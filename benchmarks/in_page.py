@@ -1,0 +1,51 @@
+"""What running pages in a browser costs: seconds until Python is ready, seconds for all cells of a page, MB loaded.
+
+    python benchmarks/in_page.py [PAGE ...]     a few pages of the built site unless named (book/step/06-attention)
+
+Clock time on this machine, the browser's start aside; `make book` must have built the site.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "_build/html"
+PAGES = ("book/step/06-attention", "book/step/21-decoder-walk", "book/stack/06a-block", "book/learn/01-translate")
+IDLE = "() => byhandRun.state().ready && byhandRun.state().running === null && !byhandRun.state().waiting"
+LOADED = "performance.getEntriesByType('resource').filter((e) => /_static.run.(?!run\\.)/.test(e.name)).map((e) => e.name.split('/').pop())"
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pages", nargs="*", default=PAGES)
+    arguments = parser.parse_args(argv)
+    if not (SITE / "_static/run").is_dir():
+        print("pages in a browser: not measured, since `make book` has not built the site")
+        return
+    sys.path.append(str(ROOT / "book/_tools"))
+    import browser as browsers
+
+    print(f"{'page in a browser':28}{'cells':>7}{'of them run':>13}{'ready after':>13}{'all cells':>11}{'loaded':>10}", flush=True)
+    with browsers.start() as browser, browsers.serve(SITE) as address:
+        for name in arguments.pages if browser else ():
+            page = browser.new_page()
+            page.set_default_timeout(browsers.PATIENCE)
+            page.goto(f"{address}/{name}.html", wait_until="load")
+            begin = time.perf_counter()
+            page.get_by_role("button", name="Run this page, here").click()
+            page.wait_for_function(IDLE)
+            ready = time.perf_counter()
+            page.get_by_role("button", name="Run all").click()
+            page.wait_for_function(IDLE)
+            end = time.perf_counter()
+            statuses = page.evaluate("byhandRun.cells.map((cell) => cell.status?.status)")
+            size = sum((SITE / "_static/run" / file).stat().st_size for file in page.evaluate(LOADED)) / 1e6
+            shown = f"{name.removeprefix('book/'):28}{len(statuses):>7}{statuses.count('ok'):>13}"
+            print(f"{shown}{ready - begin:>11.1f} s{end - ready:>9.1f} s{size:>7.1f} MB", flush=True)
+            page.close()
+
+
+if __name__ == "__main__":
+    main()
