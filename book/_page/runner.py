@@ -131,13 +131,15 @@ def display(*values, raw=False, **ignored):
 def bound(nodes):
     """The names that some statements would set."""
     names = set()
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):  # these keep theirs
+            names |= bound(ast.iter_child_nodes(node))
     return names
 
 
@@ -169,10 +171,11 @@ def start(folder, bundles):
     sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
 
 
-async def run(source, emit, load, whole=True):
-    """Run one cell and say how it went: {"status": "ok" | "error" | "missing", and then "library"}.
+async def run(source, emit, load, cell=0, whole=True):
+    """Run one cell and say how it went: {"status": "ok" | "error"}, or {"status": "missing", "library": name}.
 
-    With whole=False, for what it sets only: a last expression that wants a library loaded is left out, and the status is "kept".
+    With whole=False, for what it sets only: where it wants a bundle loaded, the rest is left out, and the status is "kept". A cell that needs a
+    name from there gives {"status": "again", "cell": the cell that sets it}: that one first, whole, and then this one again.
     """
     state.count += 1
     name = f"<cell {state.count}>"
@@ -189,8 +192,8 @@ async def run(source, emit, load, whole=True):
             try:
                 step(node, name, names, last=i == len(nodes) - 1 and not source.rstrip().endswith(";"))
             except Needed as needed:
-                if not whole and node is nodes[-1] and isinstance(node, ast.Expr):
-                    return {"status": "kept"}
+                if not whole:
+                    return lacks(outputs, cell, nodes[i:]) | {"status": "kept"}
                 bundle = str(needed)
                 await load(bundle)
                 state.finder.arrived(bundle)
@@ -203,9 +206,10 @@ async def run(source, emit, load, whole=True):
                 for lost in bound([node]):
                     names[lost] = Missing(lacking)
             except NameError as error:
-                if error.name in state.lost:
-                    return lacks(outputs, state.lost[error.name], nodes[i:])
-                return failed(outputs, name)
+                lacking = state.lost.get(error.name)
+                if isinstance(lacking, int):
+                    return {"status": "again", "cell": lacking}
+                return failed(outputs, name) if lacking is None else lacks(outputs, lacking, nodes[i:])
             except BaseException:  # also SystemExit and KeyboardInterrupt: the page lives
                 return failed(outputs, name)
             break
@@ -222,13 +226,15 @@ def step(node, name, names, last):
             state.outputs.bundle("execute_result", forms(value))
     else:
         exec(compile(ast.Module([node], []), name, "exec", dont_inherit=True), names)
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.For | ast.With):
-            for found in bound([node]):
-                state.lost.pop(found, None)
+        for found in bound([node]):
+            state.lost.pop(found, None)
 
 
 def lacks(outputs, library, rest):
-    """A cell that stops for want of a library: the names it would have set are lost, not left at what they were."""
+    """A cell that stops for want of a library: the names it would have set are lost, not left at what they were.
+
+    Under each stands the library that is missing, or the number of the cell whose turn is yet to come.
+    """
     for name in bound(rest):
         state.page.__dict__.pop(name, None)
         state.lost[name] = library

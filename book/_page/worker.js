@@ -29,7 +29,7 @@ const start = async ({ files, root, folder, later }) => {
   };
   return async ({ run, source, whole }) => {
     const emit = (output) => postMessage({ output: output.toJs({ dict_converter: Object.fromEntries }), of: run });
-    postMessage({ done: run, ...plain(await page.run(source, emit, load, whole)) });
+    postMessage({ done: run, ...plain(await page.run(source, emit, load, run, whole)) });
   };
 };
 

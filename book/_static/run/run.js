@@ -33,7 +33,7 @@ const kept = (i, printed) => { try { const found = JSON.parse(storage.getItem(ke
 const cells = [...document.querySelectorAll("article div.cell")].filter((box) => box.querySelector(".cell_input pre")).map((box, i) => {
   const input = box.querySelector(".cell_input"), printed = input.querySelector("pre").textContent.replace(/\n$/, "");
   const output = [...box.querySelectorAll(".cell_output")][0] ?? null;
-  const exercise = /\battempt\(/.test(printed) && !input.closest(".tag_hide-cell, .tag_hide-input");
+  const exercise = (/\battempt\(/.test(printed) && !input.closest(".tag_hide-cell, .tag_hide-input")) || box.matches(".tag_answer-here");
   return { i, box, input, printed, output, exercise, stored: output ? [...output.childNodes] : [], state: "new", source: printed };
 });
 const edited = (cell) => cell.source !== cell.printed;
@@ -81,7 +81,7 @@ function open(cell) { // a field in place of the printed code; it knows Python's
 function show(cell) { // buttons below the code, and what there is to say of it
   if (!cell.tools) {
     cell.said = el("span", { className: "run-said" });
-    cell.back = button("As printed", () => asPrinted(cell));
+    cell.back = button("As printed", () => { asPrinted(cell); cell.edit.focus(); });
     const code = cell.input.querySelector("pre");
     cell.edit = button("Edit", () => { open(cell).focus(); show(cell); });
     if (!cell.exercise) code.addEventListener("dblclick", () => cell.edit.onclick());
@@ -90,7 +90,7 @@ function show(cell) { // buttons below the code, and what there is to say of it
     cell.input.append(cell.tools);
   }
   cell.edit.hidden = Boolean(cell.field);
-  cell.back.hidden = !edited(cell) && cell.output?.dataset.run === undefined;
+  cell.back.hidden = !edited(cell);
   cell.said.textContent = [{ waiting: "waits", running: "runs", done: "has run", missing: "could not run here" }[cell.state], edited(cell) && "edited"].filter(Boolean).join(", ");
   cell.box.setAttribute("aria-busy", cell.state === "running");
 }
@@ -207,6 +207,12 @@ async function heard(message) {
   else if (message.done === running?.i) {
     const cell = running;
     running = null;
+    if (message.status === "again") { // a cell above was run in part only
+      queue.unshift({ cell: cells[message.cell], whole: true }, { cell, whole: cell.whole });
+      cell.state = "waiting";
+      show(cell);
+      return next();
+    }
     if (cell.fresh && message.status !== "kept") { cell.outputs = []; cell.output?.replaceChildren(); if (cell.output) cell.output.dataset.run = "yes"; cell.fresh = false; }
     cell.status = message;
     cell.state = message.status === "missing" ? "missing" : "done";
@@ -230,8 +236,8 @@ function next() {
   if (running || !ready || !queue.length) return false;
   const { cell, whole } = queue.shift();
   running = cell;
-  cell.fresh = true;
-  cell.state = "running";
+  Object.assign(cell, { whole, fresh: true });
+  cell.state = "running"; // what it put out before is replaced by its first output, or at its end
   show(cell);
   tell();
   worker.postMessage({ run: cell.i, source: cell.source, whole });
