@@ -212,6 +212,36 @@ def test_an_exercise_is_answered_in_the_page(attention):
     assert page.evaluate("(i) => byhandRun.cells[i].output.getAttribute('aria-live')", i) == "polite"
 
 
+@pytest.mark.slow
+def test_exercises_can_be_solved_in_their_pages(visit, root):
+    """On each page with one that needs no PyTorch: the book's own answer, typed into the field, is right, with nothing run before."""
+    solved, refused = [], {}
+    for name in (page for page in toc.pages() if (root / f"{page}.ipynb").is_file()):
+        page = visit(name)
+        found = page.evaluate("byhandRun.cells.filter((cell) => cell.exercise && /# your code/.test(cell.printed)).map((cell) => cell.i)")
+        if found:
+            page.get_by_role("button", name="Answer it here").first.click()
+            page.wait_for_function(IDLE)
+            type_into(page, found[0], page.evaluate("(i) => byhandRun.cells[i + 1].printed", found[0]))
+            words = said(page, found[0])
+            solved.append(name) if words.startswith("Right") else refused.update({name: words})
+        assert not page.wrong
+        page.context.close()
+    assert len(solved) >= 25 and all("PyTorch" in words for words in refused.values()), refused
+
+
+@pytest.mark.slow
+def test_ten_times_in_a_row(visit):
+    """A tab that is loaded again and again does not run out of memory."""
+    page = visit("book/step/13a-forward-sheet")
+    for _ in range(10):
+        page.reload(wait_until="load")
+        page.get_by_role("button", name="Run this page, here").click()
+        page.wait_for_function(IDLE)
+        run_all(page)
+        assert page.evaluate("byhandRun.cells[0].status.status") == "ok"
+
+
 # ---- Python that misbehaves ----------------------------------------------------------------------
 
 MISCHIEF = {
