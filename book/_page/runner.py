@@ -168,7 +168,7 @@ def start(folder, bundles):
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it says that it looks for fonts, which takes a second
     state.finder = Bundles(bundles.to_py() if hasattr(bundles, "to_py") else bundles)
     sys.meta_path.append(state.finder)
-    sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
+
 
 
 async def run(source, emit, load, cell=0, whole=True):
@@ -181,6 +181,7 @@ async def run(source, emit, load, cell=0, whole=True):
     name = f"<cell {state.count}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)  # for inspect.getsource and tracebacks
     outputs = state.outputs = Outputs(emit)
+    sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")  # anew, whatever the last cell did to them
     lacking = None
     try:
         nodes = ast.parse(source, name).body

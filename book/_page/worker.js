@@ -8,6 +8,7 @@ self.fetch = async (address) => {
 for (const way of ["XMLHttpRequest", "WebSocket", "EventSource", "WebTransport", "Worker", "BroadcastChannel", "indexedDB", "caches"])
   Object.defineProperty(self, way, { value: undefined });
 self.importScripts = () => { throw new TypeError("nothing is loaded from elsewhere in the page"); };
+self.addEventListener("unhandledrejection", (event) => event.preventDefault()); // what a cell asked for in vain is the cell's to hear about
 
 const start = async ({ files, root, folder, later }) => {
   Object.assign(given, files);
