@@ -1,4 +1,4 @@
-"""What running pages in a browser costs: seconds until Python is ready, seconds for all cells of a page, MB loaded.
+"""What running pages in a browser costs: seconds until Python is ready, seconds for all cells of a page, MB loaded; a click of the live step.
 
     python benchmarks/in_page.py [PAGE ...]     a few pages of the built site unless named (book/step/06-attention)
 
@@ -14,6 +14,22 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build/html"
 PAGES = ("book/step/06-attention", "book/step/21-decoder-walk", "book/stack/06a-block", "book/learn/01-translate")
 IDLE = "() => byhandRun.state().ready && byhandRun.state().running === null && !byhandRun.state().waiting"
+# Milliseconds until a click, and a change of the wanted word, is laid out; the slowest of some after the first of each.
+LIVE = """() => {
+    const slowest = (act) => Math.max(...[...Array(21).keys()].map((i) => {
+        const begin = performance.now();
+        act(i);
+        document.body.getBoundingClientRect();
+        return performance.now() - begin;
+    }).slice(1));
+    const pick = (i) => { const all = document.querySelectorAll("#live-step button[data-name]"); all[(7 * i) % all.length].click(); };
+    const change = (i) => {
+        const words = document.querySelector('[data-leaf="targets:1"]');
+        words.value = String(i % 4);
+        words.dispatchEvent(new Event("change", {bubbles: true}));
+    };
+    return [slowest(pick), slowest(change)];
+}"""
 LOADED = "performance.getEntriesByType('resource').filter((e) => /_static.run.(?!run\\.)/.test(e.name)).map((e) => e.name.split('/').pop())"
 
 
@@ -45,6 +61,10 @@ def main(argv=None):
             shown = f"{name.removeprefix('book/'):28}{len(statuses):>7}{statuses.count('ok'):>13}"
             print(f"{shown}{ready - begin:>11.1f} s{end - ready:>9.1f} s{size:>7.1f} MB", flush=True)
             page.close()
+        if browser:
+            page = browser.new_page()
+            page.goto(f"{address}/book/step/00-live.html", wait_until="load")
+            print("the live step: at most {:.0f} ms for a click, {:.0f} ms for a change".format(*page.evaluate(LIVE)))
 
 
 if __name__ == "__main__":

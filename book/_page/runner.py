@@ -9,6 +9,7 @@ import importlib.abc
 import io
 import linecache
 import logging
+import os
 import sys
 import time
 import traceback
@@ -157,8 +158,6 @@ state = State()
 
 def start(folder, bundles):
     """A fresh page whose working folder is the notebook's."""
-    import os
-
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     os.environ["MPLBACKEND"] = "agg"
@@ -168,7 +167,6 @@ def start(folder, bundles):
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it says that it looks for fonts, which takes a second
     state.finder = Bundles(bundles.to_py() if hasattr(bundles, "to_py") else bundles)
     sys.meta_path.append(state.finder)
-
 
 
 async def run(source, emit, load, cell=0, whole=True):
