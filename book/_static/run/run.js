@@ -4,9 +4,10 @@ window.byhandRun = (() => {
 "use strict";
 const told = JSON.parse(document.currentScript.dataset.run), here = document.currentScript.src.replace(/[^/]*$/, "");
 const FIRST = ["python", "numpy", "book"], NAMES = { torch: "PyTorch", sqlite3: "SQLite", sympy: "SymPy", matplotlib: "matplotlib" };
+const KEYS = "Shift and Enter run the cell. Tab indents; Escape, then Tab, leaves the field.";
 const el = (tag, props = {}, ...kids) => { const e = Object.assign(document.createElement(tag), props); e.append(...kids); return e; };
 const button = (textContent, onclick, props = {}) => el("button", { type: "button", textContent, onclick, ...props });
-const size = (names) => names.reduce((sum, name) => sum + told.bundles[name][1], 0);
+const size = (names) => +names.reduce((sum, name) => sum + told.bundles[name][1], 0).toFixed(1);
 // Scripts and styles of the page as it was served: an output may bring these again, and no others.
 const served = new Set([...document.querySelectorAll("article :is(script, style)")].map((e) => e.textContent.trim()));
 
@@ -37,6 +38,7 @@ const cells = [...document.querySelectorAll("article div.cell")].filter((box) =>
   return { i, box, input, printed, output, exercise, stored: output ? [...output.childNodes] : [], state: "new", source: printed };
 });
 const edited = (cell) => cell.source !== cell.printed;
+const renew = (cell) => { if (/done|missing/.test(cell.state)) cell.state = "new"; };
 const keep = (cell) => (edited(cell) ? storage.setItem(key(cell.i), JSON.stringify({ printed: cell.printed, edited: cell.source })) : storage.removeItem(key(cell.i)));
 
 function open(cell) { // a field in place of the printed code; it knows Python's indentation, and Escape lets Tab leave it
@@ -45,8 +47,9 @@ function open(cell) { // a field in place of the printed code; it knows Python's
   field.setAttribute("aria-label", `Code of cell ${cell.i + 1}`);
   field.setAttribute("aria-describedby", "run-keys");
   field.setAttribute("autocapitalize", "off");
+  field.title = KEYS;
   const fit = () => { field.rows = field.value.split("\n").length; };
-  const changed = () => { cell.source = field.value; if (cell.state === "done") cell.state = "new"; keep(cell); fit(); show(cell); tell(); };
+  const changed = () => { cell.source = field.value; renew(cell); keep(cell); fit(); show(cell); tell(); };
   const put = (text, from = field.selectionStart, to = field.selectionEnd) => { field.setSelectionRange(from, to); if (!document.execCommand("insertText", false, text)) field.setRangeText(text, from, to, "end"); changed(); };
   let leaving = false;
   field.addEventListener("input", changed);
@@ -97,7 +100,7 @@ function show(cell) { // buttons below the code, and what there is to say of it
 
 function asPrinted(cell) {
   cell.source = cell.printed;
-  if (cell.state === "done") cell.state = "new";
+  renew(cell);
   keep(cell);
   cell.field?.remove();
   delete cell.field;
@@ -128,7 +131,7 @@ function clean(html) {
 }
 
 function rendered(output) {
-  const pre = (kind, text) => el("div", { className: `output ${kind} highlight-myst-ansi notranslate` }, el("div", { className: "highlight" }, el("pre", { textContent: text, tabIndex: 0 })));
+  const pre = (kind, text) => el("div", { className: `output ${kind} highlight-myst-ansi notranslate` }, el("div", { className: "highlight" }, el("pre", { textContent: text })));
   if (output.output_type === "error") return pre("traceback run-error", output.traceback);
   const data = output.data ?? {}, html = data["text/html"] ?? data["image/svg+xml"] ?? output.html;
   if (html !== undefined) {
@@ -145,12 +148,12 @@ const place = (cell) => (cell.output ??= cell.box.appendChild(el("div", { classN
 function add(cell, output) {
   place(cell);
   if (cell.fresh) { cell.output.replaceChildren(); cell.output.dataset.run = "yes"; cell.fresh = false; cell.outputs = []; delete cell.text; delete cell.more; if (cell.exercise) cell.output.setAttribute("aria-live", "polite"); }
-  cell.outputs.push(output);
   if (output.output_type === "left_out") {
     cell.more ??= cell.output.appendChild(el("p", { className: "run-note" }));
     cell.more.textContent = `… and ${output.characters.toLocaleString("en")} characters more, which are not shown.`;
     return;
   }
+  cell.outputs.push(output);
   if (output.output_type === "stream") {
     if (cell.text?.dataset.stream !== output.name || cell.text !== cell.output.lastElementChild) {
       const box = rendered({ data: { "text/plain": "" } });
@@ -223,6 +226,7 @@ async function heard(message) {
       place(cell).dataset.run = "yes";
       cell.output.append(el("p", { className: "run-note" }, words, ...(places.length ? ["It runs in JupyterLab: ", ...places, "."] : ["It runs in JupyterLab."])));
     }
+    for (const pre of cell.output?.querySelectorAll("pre") ?? []) if (pre.scrollHeight > pre.clientHeight || pre.scrollWidth > pre.clientWidth) pre.tabIndex = 0;
     show(cell);
     if (message.status === "error" && queue.length) {
       for (const { cell: waits } of queue.splice(0)) { waits.state = "new"; show(waits); }
@@ -275,7 +279,7 @@ function stop() {
 
 // ---- The bar at the foot of the window ----
 function say(words, done) {
-  bar.said.textContent = words;
+  if (bar.said.textContent !== words) bar.said.textContent = words; // said aloud once
   bar.progress.hidden = done === undefined;
   if (done >= 0) bar.progress.value = done;
   else bar.progress.removeAttribute("value");
@@ -299,7 +303,7 @@ function panel() {
   bar.progress.setAttribute("aria-label", "Loading or running");
   bar.stop = button("Stop", stop, { disabled: true });
   bar.append(bar.progress, bar.said, button("Run all", () => run(...cells)), bar.stop, button("All as printed", () => cells.forEach(asPrinted)),
-    el("p", { id: "run-keys", hidden: true, textContent: "Tab indents; Escape, then Tab, leaves the field. Shift and Enter run the cell." }));
+    el("p", { id: "run-keys", hidden: true, textContent: KEYS }));
   document.body.append(bar);
   document.body.classList.add("run-on");
   entry.hidden = true;
@@ -323,8 +327,7 @@ function offer() {
   after?.after(entry);
   if (lacking.length) return;
   for (const cell of cells.filter((one) => one.exercise)) {
-    const answer = button("Answer it here", () => { panel(); if (!worker) start(); answer.remove(); cell.field.focus(); }, { className: "run-answer" });
-    cell.answer = answer;
+    const answer = button("Answer it here", () => { panel(); if (!worker) start(); cell.field.focus(); }, { className: "run-answer" });
     cell.input.append(answer);
   }
 }
