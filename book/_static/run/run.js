@@ -327,7 +327,7 @@ function offer() {
   after?.after(entry);
   if (lacking.length) return;
   for (const cell of cells.filter((one) => one.exercise)) {
-    const answer = button("Answer it here", () => { panel(); if (!worker) start(); cell.field.focus(); }, { className: "run-answer" });
+    const answer = button(cell.printed.includes("attempt(") ? "Answer it here" : "Try it here", () => { panel(); if (!worker) start(); cell.field.focus(); }, { className: "run-answer" });
     cell.input.append(answer);
   }
 }
