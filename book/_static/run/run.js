@@ -180,11 +180,11 @@ const doors = () => [...document.querySelectorAll(".dropdown-launch-buttons a[hr
 async function start(before = "") {
   panel();
   say(before + "Python is loaded …", 0);
-  let files;
+  let files, got = 0;
   try {
-    let got = 0;
-    files = await Promise.all(FIRST.map(async (name) => { const found = await load(name); say(before + "Python is loaded …", (got += told.bundles[name][1])); return found; }));
+    files = await Promise.all(FIRST.map(async (name) => { const found = await load(name); if (got >= 0) say(before + "Python is loaded …", (got += told.bundles[name][1])); return found; }));
   } catch (error) {
+    got = -Infinity; // what still arrives does not hide this
     return say(`Python could not be loaded: ${error.message}. The page reads on; try again, or reload it.`);
   }
   if (worker) return;
