@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import align, checkpoint
+from . import align
 from .data import examples, pairs
-from .evaluate import score, translations
 from .model import Translator, save
 from .vocabulary import END
 
@@ -28,6 +27,8 @@ def read(name: str) -> dict:
 
 def of_checkpoint(folder: str | Path, step: int) -> Translator:
     """The weights of one checkpoint of a finished run, not averaged with others."""
+    from . import checkpoint  # needs PyTorch, which reading the stored results does not
+
     whole = Translator.load(Path(folder) / "model")
     weights = checkpoint.load(Path(folder) / "checkpoints" / f"step-{step:08d}").weights
     return Translator({name: value.numpy() for name, value in weights.items()}, whole.config, whole.source, whole.target)
@@ -35,6 +36,8 @@ def of_checkpoint(folder: str | Path, step: int) -> Translator:
 
 def evaluation(translator: Translator, counts: dict[str, int], width: int = 1, seed: int = 2) -> dict:
     """Exact translations and token accuracy for each kind of the test part, every error, and for each head its agreement with the rule."""
+    from .evaluate import score, translations  # likewise
+
     module = torch_module(translator)
     kinds, errors = {}, []
     heads = np.zeros((translator.config.n_layers, translator.config.n_heads), int)
