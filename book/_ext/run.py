@@ -38,7 +38,7 @@ LATER = {
     "matplotlib": Later(
         wheels=("matplotlib", "contourpy", "kiwisolver", "pillow"),
         brings=("matplotlib", "mpl_toolkits", "contourpy", "kiwisolver", "PIL"),
-        pure=("cycler", "packaging", "pyparsing", "dateutil", "six"),
+        pure=("cycler", "packaging", "pyparsing", "dateutil", *filter(importlib.util.find_spec, ["six"])),  # an older dateutil brings and needs six
     ),
     "translate": Later(
         pure=("num2words", "babel"), brings=("tokenizers", "safetensors"),
