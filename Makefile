@@ -8,6 +8,8 @@ CONSTRAINTS = --constraint constraints.txt
 # Asked for PyTorch's CPU build on Linux without an NVIDIA driver; `make test TORCH_INDEX=` asks nobody.
 TORCH_INDEX = https://download.pytorch.org/whl/cpu
 WORKERS = 2
+# For `make mutations`.
+SEED = 1
 # For `make browser`: firefox, webkit or chromium.
 BROWSER = firefox
 # One thread for each worker: the pages are small, and results do not depend on the number of cores.
@@ -26,6 +28,7 @@ help:
 	@echo "make book       build the site from the stored outputs (needs no PyTorch)"
 	@echo "make test       run every page against its stored outputs, and all other tests"
 	@echo "make weekly     what takes too long for make test: every page as on Colab, and what Binder installs"
+	@echo "make mutations  change the package's source at random places, and see whether the tests notice (SEED=2 for others)"
 	@echo "make browser    look at the built pages in another browser (BROWSER=firefox or webkit)"
 	@echo "make test-kernels  run every page as other processors would"
 	@echo "make lab        open the book in JupyterLab"
@@ -49,6 +52,10 @@ test: .venv/.all
 
 weekly: .venv/.all
 	$(THREADS) $(BIN)/python -m pytest -m slow -n $(WORKERS) tests
+
+# A few slips in the package's source, other ones for another SEED: does a test notice each?
+mutations: .venv/.all
+	$(THREADS) $(BIN)/python tests/mutate.py numpy torch check --sample 25 --seed $(SEED)
 
 browser: .venv/.all
 	$(BIN)/playwright install --with-deps $(BROWSER)
@@ -103,4 +110,4 @@ distclean: clean
 	$(PIP) $(TORCH) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test test-kernels weekly browser lab notebooks pdf publish bench clean distclean
+.PHONY: help book test test-kernels weekly mutations browser lab notebooks pdf publish bench clean distclean

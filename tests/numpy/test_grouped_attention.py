@@ -135,3 +135,8 @@ def test_negative_positions():
     x, *weights = _inputs(np.random.default_rng(6), 2, 1, 1, 2).values()
     with pytest.raises(ValueError, match="positions held -1"):
         multi_head_attention(x, x, *weights, 2, n_kv_heads=1, positions=np.array([-1, 0]))
+
+
+def test_heads_that_cannot_be_summed():
+    with pytest.raises(ValueError, match="n_kv_heads was 3; it must divide dy's heads, 4"):
+        sum_heads(np.zeros((2, 4, 3, 5)), 3)

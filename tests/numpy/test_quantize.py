@@ -1,5 +1,7 @@
 """int8 weights and caches: half a step of error, a quarter or an eighth of the bytes, and a model that still decodes."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -163,3 +165,9 @@ def test_small_numbers_by_hand():
 def test_other_kinds_are_refused(x):
     with pytest.raises(ValueError, match="x (was|had)"):
         quantize(x)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4)])
+def test_only_a_matrix_multiplies(shape):
+    with pytest.raises(ValueError, match=rf"w had values of shape {re.escape(str(shape))}; it must be \(d_in, d_out\)"):
+        quantized_linear(np.ones((2, 3)), quantize(np.ones(shape), axis=0))

@@ -103,8 +103,8 @@ class MultiHeadCache(NamedTuple):
     out: LinearCache
     keys: Float[Array, "batch kv_heads t_k d_k"]  # as a KV cache stores them: rotated, not repeated
     values: Float[Array, "batch kv_heads t_k d_v"]
-    rotation: tuple[RopeCache, RopeCache] | None = None  # the queries' and the keys'
-    has_past: bool = False
+    rotation: tuple[RopeCache, RopeCache] | None  # the queries' and the keys'
+    has_past: bool
 
 
 def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, past):
