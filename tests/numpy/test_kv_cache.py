@@ -11,6 +11,7 @@ from byhand import Config, toy
 from byhand.check import agreement
 from byhand.numpy import decoder, generation
 from byhand.numpy.sampling import greedy, sample
+from byhand.record import Record, nothing
 
 BOUND = 1e-10
 RATIOS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3), (8, 1), (8, 2))
@@ -314,3 +315,21 @@ def test_what_is_no_cache():
     params, config, _ = _model()
     with pytest.raises(ValueError, match="kv_cache was dict; it must be None or a KVCache"):
         decoder.forward(params, config, np.array([[1]]), {})
+
+
+@pytest.mark.parametrize("change", [1e-9, 1.0])
+def test_activations_of_a_pass_whose_parameters_have_changed(change):
+    params, config, rng = _model()
+    out, kept = (decoder.forward(params, config, rng.integers(0, 9, (2, 3)), record=record) for record in (nothing, Record()))
+    before = kept.activations["out"].copy()
+    params["block.1.feed_forward.w_2"] *= 1 + change
+    with pytest.raises(ValueError, match="params have changed since this pass"):
+        out.activations
+    assert (kept.activations["out"] == before).all()
+
+
+def test_a_gradient_that_is_not_finite_is_named():
+    params, config, rng = _model()
+    out = decoder.forward(params, config, rng.integers(0, 9, (2, 3)))
+    with pytest.raises(ValueError, match="the gradient of 'output.w' is the first that is not finite|the gradient of 'logits'|the gradient of 'out'"):
+        decoder.backward(np.full(out.logits.shape, 1e308), out.cache)
