@@ -44,7 +44,7 @@ LEFT_OUT = {"check/mistakes.py", "check/kill.py", "check/parts.py"}
 OTHERS = {
     "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss", "numpy/decoder": "kv_cache torch/step", "numpy/feed_forward": "activations",
     "numpy/generation": "kv_cache", "numpy/heads": "attention grouped_attention", "numpy/layers": "kv_cache torch/step", "numpy/loss": "next_token",
-    "numpy/norm": "rms_norm", "numpy/passes": "kv_cache torch/step", "numpy/position": "rope", "numpy/rows": "norm softmax",
+    "numpy/norm": "rms_norm", "numpy/passes": "kv_cache torch/step transformer", "numpy/position": "rope", "numpy/rows": "norm softmax",
     "numpy/step": "torch/step", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer loss",
     "torch/linear": "transformer", "torch/embedding": "transformer", "torch/softmax": "attention", "check/diagnosis": "compare exercise",
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",

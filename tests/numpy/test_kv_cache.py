@@ -329,7 +329,8 @@ def test_activations_of_a_pass_whose_parameters_have_changed(change):
 
 
 def test_a_gradient_that_is_not_finite_is_named():
+    """The first stage on the way back, which is no parameter's."""
     params, config, rng = _model()
     out = decoder.forward(params, config, rng.integers(0, 9, (2, 3)))
-    with pytest.raises(ValueError, match="the gradient of 'output.w' is the first that is not finite|the gradient of 'logits'|the gradient of 'out'"):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="the gradient of 'out' is the first that is not finite"):
         decoder.backward(np.full(out.logits.shape, 1e308), out.cache)

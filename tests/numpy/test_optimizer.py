@@ -151,3 +151,8 @@ def test_half_precision_and_mixtures_are_refused_by_name():
         adam({"w": single}, {"w": single}, state)
     tiny = np.array([0, 1e-4, 0.5], np.float32)
     assert np.isfinite(adam({"w": single}, {"w": tiny})[0]["w"]).all()
+
+
+def test_an_overflow_is_not_put_down_to_a_gradient_of_0():
+    with pytest.raises(ValueError, match="the step led to a value that is not finite; lr, betas"):
+        adam({"w": np.array([-1.7e308]), "b": np.array([1.0])}, {"w": np.array([1.0]), "b": np.array([0.0])}, lr=1e308)

@@ -189,3 +189,8 @@ def test_logits_of_another_kind_are_refused(logits):
     for call in (greedy, probabilities, lambda z: sample(z, np.random.default_rng(0))):
         with pytest.raises(ValueError, match="logits (was|had dtype)"):
             call(logits)
+
+
+def test_a_mass_of_1_leaves_out_nothing():
+    logits = np.array([0.0, -40.0, -80.0])
+    assert (probabilities(logits, top_p=1.0) == probabilities(logits)).all() and probabilities(logits, top_p=1.0).all()
