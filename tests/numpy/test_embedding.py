@@ -61,3 +61,9 @@ def test_an_empty_or_misshapen_batch(shape):
 def test_a_table_that_is_not_finite():
     with pytest.raises(ValueError, match=r"table held nan at \(1, 0\)"):
         embedding(np.array([[0]]), np.array([[1.0], [np.nan]]))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (3,)])
+def test_a_table_without_rows_or_columns(shape):
+    with pytest.raises(ValueError, match=r"table had shape .*; it must be \(vocab, d_model\), neither of them 0"):
+        embedding(np.zeros((1, 1), int), np.zeros(shape))

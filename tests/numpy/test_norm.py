@@ -114,3 +114,14 @@ def test_a_row_whose_square_overflows_is_no_row_of_zeros(dtype):
     with pytest.raises(ValueError, match="x held ±.*, whose square overflows float"):
         layer_norm(large, np.ones(2, dtype), np.zeros(2, dtype))
     assert np.isfinite(layer_norm(large / 8, np.ones(2, dtype), np.zeros(2, dtype))[0]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_how_large_a_row_may_be(dtype):
+    """As long as the sum of its squares, centred at worst to twice their size, is a number."""
+    largest = float(np.sqrt(np.finfo(dtype).max / 6) / 2)
+    row = np.array([1, -1, 1, -1, 1, -1], dtype)
+    y, _ = layer_norm((row * 0.99 * largest)[None].astype(dtype), np.ones(6, dtype), np.zeros(6, dtype))
+    np.testing.assert_allclose(y[0], row, rtol=1e-6)
+    with pytest.raises(ValueError, match="whose square overflows"):
+        layer_norm((row * 1.01 * largest)[None].astype(dtype), np.ones(6, dtype), np.zeros(6, dtype))
