@@ -1,4 +1,4 @@
-"""`python -m benchmarks [step tiled decoding translate pages site in_page]`: comparisons, the weight of pages and site; --store keeps them for the appendix."""
+"""`python -m benchmarks [step tiled …]` runs the comparisons and weighs pages and site, all unless named; --store keeps them for the appendix."""
 
 import argparse
 import datetime
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import decoding, in_page, pages, site, step, tiled
+from . import check, decoding, in_page, pages, site, step, tiled
 
-WHICH = ("step", "tiled", "decoding", "translate", "pages", "site", "in_page")
+WHICH = ("step", "tiled", "decoding", "translate", "check", "pages", "site", "in_page")
 STORED = Path(__file__).parents[1] / "book/appendix/benchmarks.json"
 
 
@@ -46,6 +46,7 @@ def main(argv=None):
         "tiled": lambda: tiled.report(arguments.seconds, arguments.lengths),
         "decoding": lambda: decoding.report(arguments.seconds, arguments.contexts),
         "translate": _translate,
+        "check": check.report,
         "pages": lambda: pages.main([]),
         "site": site.report,
         "in_page": lambda: in_page.main([]),

@@ -10,6 +10,7 @@ import re
 import types
 import typing
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -210,10 +211,15 @@ def check_calls():
     def run(read):
         return bn.decoder.forward(case.params, case.config, read).logits
 
+    def own_step(tokens, targets):
+        found = bn.step.run(replace(case, decoder_input=tokens, targets=targets, target_lengths=None))
+        return dict(params=case.params, logits=found.output.logits, loss=found.loss, gradients=found.gradients.params)
+
     slopes = {name: 2 * value for name, value in wide.items()}
     allowed = np.tril(np.ones((1, 1, *[case.decoder_input.shape[1]] * 2), bool))
     asked = [{"request": 1, "expected": 2}, {"request": 2, "expected": 3}]
     calls = {
+        "mine": dict(step=own_step, names={"embedding": "embedding"}, optimizer={"lr": 0.1}, bound=1e-8, seed=1, timeout=9.0),
         "agreement": dict(a=x, b=x + 1e-12),
         "difference": dict(a=x, b=x + 1, name="a"),
         "attempt": dict(function=np.cumsum, reference=np.sort),

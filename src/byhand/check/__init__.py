@@ -8,6 +8,7 @@ from .exercise import attempt
 from .invariants import invariants
 from .measure import agreement, difference
 from .memory import kv_bytes, memory_accounting
+from .mine import mine
 from .task import task_evaluation
 from .torch_model import TorchModel
 from .watch import watch

@@ -155,7 +155,7 @@ def _heads(right, axis):
 
 def _regrouped(mine, right, bound):
     """Blocks of the last or first axis in another order, or split into heads the other way round."""
-    for axis in {0, right.ndim - 1}:
+    for axis in {0, right.ndim - 1} if right.ndim else ():
         n = right.shape[axis]
         for blocks in range(2, n // 2 + 1):
             if n % blocks:

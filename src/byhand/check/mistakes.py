@@ -1,119 +1,56 @@
-"""Mistakes that are made in a hand-written backward, each as a change to a line of the package's own source.
+"""The catalogue: mistakes that are made in a hand-written transformer, each as a change to a line of the package's own source.
 
     with MISTAKES["γ outside the two means"].planted():
         ...          # here byhand.numpy computes with the mistake
+
+Those of a training step come first, the encoder-decoder's and what both models share, then the decoder stack's own (part "stack"); then those of what stands
+around it: the KV cache, attention in tiles, LoRA, sampling, preferences, quantisation. kill.py asks every witness about each, and mine.py
+looks among those of a training step for the one that a reader's arrays show.
 """
 
-import inspect
-import sys
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from types import ModuleType
+from byhand.numpy import (
+    attention,
+    decoder,
+    embedding,
+    feed_forward,
+    generation,
+    layers,
+    linear,
+    lora,
+    loss,
+    norm,
+    optimizer,
+    position,
+    preference,
+    quantize,
+    sampling,
+    softmax,
+    tiled,
+    transformer,
+)
 
-from byhand.numpy import attention, embedding, feed_forward, layers, linear, loss, norm, optimizer, softmax, transformer
+from .plant import Change, Mistake
 
-
-@dataclass(frozen=True)
-class Change:
-    """`right`, which stands once in the source of `where`, a function or a module's functions, becomes `wrong`."""
-
-    where: Callable | ModuleType
-    right: str
-    wrong: str
-
-    @property
-    def function(self) -> Callable:
-        """The function that has the line. Raises ValueError unless exactly one has it, once."""
-        functions = [self.where] if inspect.isfunction(self.where) else _functions_of(self.where)
-        found = [function for function in functions if self.right in _source(function)]
-        if len(found) != 1 or _source(found[0]).count(self.right) != 1:
-            raise ValueError(f"{self.where.__name__} has {len(found)} functions with {self.right!r}; one must have it, and once, for it to be changed")
-        return found[0]
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """kind: "backward", "loss" (∂L/∂z), "optimizer", or "forward", where the backward is wrong in the same way and so agrees with it."""
-
-    name: str
-    why: str
-    changes: tuple[Change, ...]
-    kind: str = "backward"
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """While the block runs, every module of byhand.numpy uses the changed functions.
-
-        Raises ValueError where a line to be changed is not in the source, or more than once.
-        """
-        sources = {}
-        for change in self.changes:
-            function = change.function
-            sources[function] = sources.get(function, _source(function)).replace(change.right, change.wrong)
-        wrong = {function: _compiled(function, source) for function, source in sources.items()}
-        wrong |= {function.rule: mistaken.rule for function, mistaken in wrong.items() if hasattr(function, "rule")}
-        undo = []
-        try:
-            for module in [module for name, module in sys.modules.items() if name.startswith("byhand.numpy")]:
-                tables = [value for name, value in vars(module).items() if isinstance(value, dict) and not name.startswith("__")]
-                for names in (vars(module), *tables):  # a table such as ACTIVATIONS holds functions too
-                    for name, value in list(names.items()):
-                        if _has(value, wrong):
-                            undo.append((names, name, value))
-                            names[name] = _exchanged(value, wrong)
-            yield
-        finally:
-            for names, name, value in undo:
-                names[name] = value
-
-    def diff(self) -> str:
-        """The changes as lines with − and +, under the function's name."""
-        lines = []
-        for change in self.changes:
-            heading = f"{change.function.__module__.removeprefix('byhand.')}.{change.function.__name__}"
-            if heading not in lines:
-                lines.append(heading)
-            lines += [f"− {line.strip()}" for line in _whole_lines(change)] + [f"+ {line.strip()}" for line in _whole_lines(change, wrong=True)]
-        return "\n".join(lines)
+PAGES = {
+    attention: "step/20-attention-backward", decoder: "stack/07-depth", embedding: "step/21-decoder-walk", feed_forward: "step/19-feed-forward-backward",
+    generation: "stack/10a-inference", layers: "step/21-decoder-walk", linear: "step/17-output-layer", lora: "stack/11-adaptation",
+    loss: "step/16-logits", norm: "step/18-layer-norm-backward", optimizer: "step/25-adam", position: "stack/06b-rope-and-norms",
+    preference: "stack/09-breakthroughs", quantize: "stack/10a-inference", sampling: "stack/10a-inference", softmax: "step/20a-attention-row",
+    tiled: "stack/10b-tiled-attention", transformer: "step/21-decoder-walk",
+}  # fmt: skip
 
 
-def _has(value, wrong):
-    return any(_has(part, wrong) for part in value) if type(value) is tuple else inspect.isfunction(value) and value in wrong
-
-
-def _exchanged(value, wrong):
-    return tuple(_exchanged(part, wrong) for part in value) if type(value) is tuple else wrong.get(value, value)
-
-
-def _functions_of(module):
-    return [value for value in vars(module).values() if inspect.isfunction(value) and value.__module__ == module.__name__]
-
-
-def _source(function):
-    return textwrap.dedent(inspect.getsource(function))
-
-
-def _compiled(function, source):
-    found = {}
-    exec(compile(source, f"<mistaken {function.__qualname__}>", "exec"), inspect.unwrap(function).__globals__, found)
-    return found[function.__name__]
-
-
-def _whole_lines(change, wrong=False):
-    """The lines in which the change stands."""
-    source = _source(change.function)
-    start = source.rindex("\n", 0, source.index(change.right)) + 1
-    end = source.find("\n", source.index(change.right) + len(change.right.rstrip("\n")))
-    text = source[start:end]
-    return (text.replace(change.right.rstrip("\n"), change.wrong.rstrip("\n")) if wrong else text).splitlines()
-
-
-def _one(name, why, where, right, wrong, *more, kind="backward"):
+def _one(name, why, where, right, wrong, *more, kind="backward", part="step", page=""):
     """A mistake in one place; more: further pairs of right and wrong."""
     pairs = [(right, wrong), *zip(more[::2], more[1::2], strict=True)]
-    return Mistake(name, why, tuple(Change(where, *pair) for pair in pairs), kind)
+    return _several(name, why, *((where, *pair) for pair in pairs), kind=kind, part=part, page=page)
+
+
+def _several(name, why, *changes, kind="forward", part="step", page=""):
+    """A mistake in several places, each given as where, right, wrong."""
+    changes = tuple(Change(*change) for change in changes)
+    module = next(module for module in PAGES if changes[0].where in (module, getattr(module, changes[0].where.__name__, None)))
+    return Mistake(name, why, changes, kind, part, page or PAGES[module])
 
 
 _LAYER_NORM = norm.layer_norm_backward
@@ -211,6 +148,7 @@ _ALL = (
     _one(
         "the mask ignored in the backward", "the weights are computed again from the scores, without the mask",
         _ATTENTION, "q, k, v, weights = cache\n", "q, k, v, _ = cache\n    weights, _ = softmax((q @ k.swapaxes(-1, -2)) / math.sqrt(k.shape[-1]))\n",
+        page="step/20c-mask-backward",
     ),
     _one(
         "heads put together without turning the axes back", "(heads, time, d) read as (time, heads·d)",
@@ -303,6 +241,11 @@ _ALL = (
         embedding.embedding_backward, "np.add.at(dtable, entries.ravel(), dy.ravel())", "dtable[entries.ravel()] += dy.ravel()",
     ),
     _one(
+        "a repeated token's gradient overwritten, time first", "the same where the first axis is the time: another of its places comes last",
+        embedding.embedding_backward, "np.add.at(dtable, entries.ravel(), dy.ravel())",
+        "dtable[entries.swapaxes(0, 1).ravel()] += dy.swapaxes(0, 1).ravel()",
+    ),
+    _one(
         "√d forgotten in the embedding's backward", "the rows were scaled",
         embedding.embedding_backward, "dtable *= math.sqrt(d_model)", "pass",
     ),
@@ -350,28 +293,449 @@ _ALL = (
         optimizer.adam, "(np.sqrt(v) + scaled_eps)", "np.sqrt(v + eps * root**2)", kind="optimizer",
     ),
     # ---- wrong on the way forward, and back in the same way ----
-    Mistake(
+    _several(
         "cross-attention wired the wrong way round",
         "queries from the memory, keys and values from the decoder: it leaks the future, and runs only where both lengths are equal",
-        (
-            Change(layers.decoder_layer, "rooms.attend(n, memory, memory_mask,", "rooms.attend(memory, n, mask,"),
-            Change(_DECODER, "dr_2 + dquery", "dr_2 + dkey + dvalue"),
-            Change(_DECODER, "dmemory = dkey + dvalue", "dmemory = dquery"),
-        ),
-        "forward",
+        (layers.decoder_layer, "rooms.attend(n, memory, memory_mask,", "rooms.attend(memory, n, mask,"),
+        (_DECODER, "dr_2 + dquery", "dr_2 + dkey + dvalue"), (_DECODER, "dmemory = dkey + dvalue", "dmemory = dquery"),
+        page="step/10-cross-attention",
     ),
     _one(
         "the causal mask forgotten", "every position sees the answer",
-        layers.decoder_layer, ", causal=True)", ")", kind="forward",
+        layers.decoder_layer, ", causal=True)", ")", kind="forward", page="step/09-masked-attention",
     ),
     _one(
         "the padding mask forgotten in cross-attention", "padding is read as if it were words",
-        layers.decoder_layer, "memory, memory_mask,", "memory, None,", kind="forward",
+        layers.decoder_layer, "memory, memory_mask,", "memory, None,", kind="forward", page="step/10-cross-attention",
     ),
     _one(
         "the mask applied after the softmax", "what is masked is set to 0, and the rest no longer sums to 1",
         attention.attention, "weights, _ = softmax(scores, allowed)", "weights = softmax(scores)[0] * (1 if allowed is None else allowed)", kind="forward",
+        page="step/09-masked-attention",
+    ),
+    # ---- reported by others: norms ----
+    _several(
+        "the variance divided by n − 1", "the unbiased estimate, which statistics packages and torch.std take unasked",
+        (norm.layer_norm, 'mean_of(centred * centred)', "(centred * centred).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1)"),
+        (_LAYER_NORM, "mean_of(dnormalised * normalised)", "(dnormalised * normalised).sum(axis=-1, keepdims=True) / (dy.shape[-1] - 1)"),
+        page="step/07-add-and-norm",
+    ),
+    _several(
+        "ε outside the root", "1/(σ + ε) for 1/√(σ² + ε), forward and backward",
+        (norm.layer_norm, "1 / np.sqrt(var + eps)", "1 / (np.sqrt(var) + eps)"),
+        (_LAYER_NORM, "mean_of(dnormalised * normalised)", "mean_of(dnormalised * normalised) / np.sqrt(mean_of(normalised * normalised))"),
+        page="step/07-add-and-norm",
+    ),
+    _one(
+        "rows flattened before a norm's backward", "one mean over all rows, where each row has its own",
+        _LAYER_NORM, "mean_of(dnormalised)", "dnormalised.mean()", "mean_of(dnormalised * normalised)", "(dnormalised * normalised).mean()",
+    ),
+    # ---- attention ----
+    _one(
+        "the causal mask one place too late", "each position sees the next one, its own answer",
+        attention.attention_mask, "np.tri(t_q, t_k, t_k - t_q, dtype=bool)", "np.tri(t_q, t_k, t_k - t_q + 1, dtype=bool)",
+        kind="forward", page="step/09-masked-attention",
+    ),
+    _one(
+        "the causal mask one place too early", "no position sees itself",
+        attention.attention_mask, "np.tri(t_q, t_k, t_k - t_q, dtype=bool)", "np.tri(t_q, t_k, t_k - t_q - 1, dtype=bool)",
+        kind="forward", page="step/09-masked-attention",
+    ),
+    _several(
+        "1/√d_k missing in the scores", "a product of rows, as it stands",
+        (attention.attention, "scores /= math.sqrt(q.shape[-1])", "pass"),
+        (_ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0"),
+        page="step/06-attention",
+    ),
+    _several(
+        "1/√d_model for 1/√d_k", "the width of all heads together, where each head has its own",
+        (attention.attention, "scores /= math.sqrt(q.shape[-1])", "scores /= math.sqrt(q.shape[1] * q.shape[-1])"),
+        (_ATTENTION, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / math.sqrt(q.shape[1] * q.shape[-1])"),
+        page="step/06-attention",
+    ),
+    _several(
+        "softmax over the queries", "columns of weights that sum to 1, where rows must",
+        (
+            attention.attention, "weights, _ = softmax(scores, allowed)",
+            "weights = softmax(scores.swapaxes(-1, -2), None if allowed is None else np.broadcast_to(allowed, scores.shape).swapaxes(-1, -2))[0]\n"
+            "    weights = weights.swapaxes(-1, -2)",
+        ),
+        (
+            _ATTENTION, "dscores, _ = softmax_backward(dweights, SoftmaxCache(weights))",
+            "dscores = softmax_backward(dweights.swapaxes(-1, -2), SoftmaxCache(weights.swapaxes(-1, -2)))[0].swapaxes(-1, -2)",
+        ),
+        page="step/06-attention",
+    ),
+    _one(
+        "the attention weights cut from the graph", "detach, no_grad or .data: W_Q and W_K get no gradient",
+        _ATTENTION, "record(\"scores\", dscores)", "dscores = record(\"scores\", 0 * dscores)",
+    ),
+    _several(
+        "a row cut into heads before its projection", "each head projects its own piece of the row, where each must read the whole",
+        *(
+            (attention.multi_head_attention, f"linear({x}, {w})", f"linear({x}, {w} * np.kron(np.eye({n}), np.ones((len({w}) // {n}, {w}.shape[1] // {n}))))")
+            for x, w, n in (("x", "w_q", "n_heads"), ("memory", "w_k", "n_kv_heads"), ("memory", "w_v", "n_kv_heads"))
+        ),
+        (
+            _HEADS, '"w_q": q["w"], "w_k": k["w"], "w_v": v["w"]',
+            '"w_q": q["w"] * (cache.q.w != 0), "w_k": k["w"] * (cache.k.w != 0), "w_v": v["w"] * (cache.v.w != 0)',
+        ),
+        page="step/05-queries-keys-values",
+    ),
+    _several(
+        "heads cut without turning the axes", "reshape to (batch, heads, time, d) without a transpose mixes positions with columns",
+        (attention.split_heads, "x.reshape(batch, time, n_heads, width // n_heads).swapaxes(1, 2)", "x.reshape(batch, n_heads, time, width // n_heads)"),
+        (attention.merge_heads, "x.swapaxes(1, 2).reshape(batch, time, heads * d)", "x.reshape(batch, time, heads * d)"),
+        page="step/05-queries-keys-values",
+    ),
+    # ---- sums ----
+    _one(
+        "the last position left out of a bias gradient", "a slice that ends one too early",
+        linear.linear_backward, "dy_rows.sum(axis=0)", "(dy[:, :-1].reshape(-1, dy.shape[-1]) if dy.ndim == 3 else dy_rows).sum(axis=0)",
+    ),
+    _several(
+        "no residual path around attention", "f(x) for x + f(x), forward and backward",
+        (layers.post_norm_block, "x + attended", "attended"), (_ENCODER, "dr_1 + dquery", "dquery"),
+        page="step/07-add-and-norm",
+    ),
+    # ---- loss ----
+    _one(
+        "−q for p − q", "the derivative of the right class's logit alone, without the softmax's sum",
+        loss.cross_entropy, "dlogits = exponentials / total", "dlogits = 0 * exponentials", kind="loss",
+    ),
+    _one(
+        "p for p − q", "the one-hot not taken away",
+        loss.cross_entropy, "dlogits -= smoothing / vocab", "dlogits -= 0", "dlogits[right] -= 1 - smoothing", "dlogits[right] -= 0", kind="loss",
+    ),
+    _one(
+        "smoothing over the other classes, in the loss too", "Tensor2Tensor's convention: ε/(V − 1) on the wrong classes, none on the right one",
+        loss.cross_entropy, "smoothing / vocab * shifted.sum(axis=-1)", "smoothing / (vocab - 1) * (shifted.sum(axis=-1) - shifted[right])",
+        "dlogits -= smoothing / vocab", "dlogits -= smoothing / (vocab - 1)",
+        "dlogits[right] -= 1 - smoothing", "dlogits[right] -= 1 - smoothing - smoothing / (vocab - 1)", kind="forward", page="step/13-loss",
+    ),
+    _one(
+        "a mean of means", "each sentence's mean, and then theirs: words of short sentences weigh more",
+        loss.position_weights, "1 / count", "1 / (scored.sum(axis=1, keepdims=True) * batch)", kind="forward", page="step/13-loss",
+    ),
+    _one(
+        "divided by batch × time, in the loss too", "padding is not scored, but counted",
+        loss.position_weights, "1 / count", "1 / scored.size", kind="forward", page="step/13-loss",
+    ),
+    _one(
+        "padding scored, in the loss too", "the loss does not know the lengths",
+        loss.position_weights, "steps < ends[:, None]", "steps < ends[:, None] + time", kind="forward", page="step/13-loss",
+    ),
+    # ---- Adam ----
+    _one(
+        "Adam: ε beside the uncorrected root", "√v + ε for √v̂ + ε, as when the corrections are folded into the learning rate",
+        optimizer.adam, "(np.sqrt(v) + scaled_eps)", "(np.sqrt(v) + eps)", kind="optimizer",
+    ),
+    _one(
+        "Adam: the root forgotten", "m̂/(v̂ + ε)",
+        optimizer.adam, "(np.sqrt(v) + scaled_eps)", "(v + scaled_eps)", kind="optimizer",
+    ),
+    _one(
+        "the step taken uphill", "θ + for θ −",
+        optimizer.adam, "np.subtract(theta, change", "np.add(theta, change", kind="optimizer",
+    ),
+    # ---- the decoder stack: RoPE ----
+    _one(
+        "RoPE turned the other way", "−θ for θ: a key behind looks like one ahead",
+        position.rope, "_rotate(x, cos, sin, pairing), RopeCache(cos, sin,", "_rotate(x, cos, -sin, pairing), RopeCache(cos, -sin,",
+        kind="forward", part="stack",
+    ),
+    _one(
+        "RoPE not turned back", "the backward turns by θ once more, where it must turn by −θ",
+        position.rope_backward, "_rotate(dy, cos, -sin, pairing)", "_rotate(dy, cos, sin, pairing)", part="stack",
+    ),
+    _one(
+        "RoPE on the queries alone", "keys stay where they are, so that absolute positions are read",
+        attention.multi_head_attention, 'rope(record("k_unrotated", k), positions)', 'rope(record("k_unrotated", k), 0 * positions)',
+        kind="forward", part="stack", page="stack/06b-rope-and-norms",
+    ),
+    _one(
+        "RoPE pairs the halves", "(i, i + d/2) for (2i, 2i + 1): right with weights that were made for it",
+        position.rope, 'pairing: str = "interleaved"', 'pairing: str = "half"', kind="forward", part="stack",
+    ),
+    _one(
+        "RoPE's angles from i/d", "base^(−i/d) for base^(−2i/d)",
+        position.rope, "np.arange(0, d, 2) / d", "np.arange(d // 2) / d", kind="forward", part="stack",
+    ),
+    # ---- RMS norm ----
+    _one(
+        "RMS norm as a division by a constant", "the part along x̂ is not taken away",
+        norm.rms_norm_backward, "(dnormalised - normalised * along_normalised)", "dnormalised", part="stack", page="stack/06b-rope-and-norms",
+    ),
+    _one(
+        "RMS norm: γ outside the mean", "right where its entries are equal",
+        norm.rms_norm_backward, "dnormalised = dy * gamma", "dnormalised = dy", "dx = inverse_rms * (", "dx = gamma * inverse_rms * (",
+        part="stack", page="stack/06b-rope-and-norms",
+    ),
+    _one(
+        "layer norm's backward for an RMS norm", "a mean taken away that was never taken away forward",
+        norm.rms_norm_backward, "(dnormalised - normalised", "(dnormalised - mean_of(dnormalised) - normalised", part="stack", page="stack/06b-rope-and-norms",
+    ),
+    _one(
+        "RMS norm: ε missing in the backward", "the root is computed again, without ε",
+        norm.rms_norm, "RmsNormCache(normalised, inverse_rms, gamma)", "RmsNormCache(normalised, 1 / np.sqrt(mean_square), gamma)",
+        part="stack", page="stack/06b-rope-and-norms",
+    ),
+    _several(
+        "RMS norm by the sum", "the length of the row for its root mean square",
+        (norm.rms_norm, "mean_of(x * x)", "(x * x).sum(axis=-1, keepdims=True)"),
+        (norm.rms_norm_backward, "mean_of(dnormalised * normalised)", "(dnormalised * normalised).sum(axis=-1, keepdims=True)"),
+        part="stack", page="stack/06b-rope-and-norms",
+    ),
+    _one(
+        "RMS norm: dγ from x instead of x̂", "what γ multiplies was the normalised row",
+        norm.rms_norm_backward, "(dy * normalised).sum(", "(dy * normalised / inverse_rms).sum(", part="stack", page="stack/06b-rope-and-norms",
+    ),
+    # ---- activations with a gate, and GELU ----
+    _several(
+        "SwiGLU: SiLU on the other branch", "w_1 and w_3 have changed places",
+        (feed_forward.feed_forward, 'branches = hidden, record("gate", gate)', 'branches = record("gate", gate), hidden'),
+        (feed_forward.feed_forward_backward, "else dbent\n", "else dbent[::-1]\n"),
+        part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "SwiGLU: the gate's path dropped", "x was used twice",
+        feed_forward.feed_forward_backward, "dx = dx + via_gate", "pass", part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "SwiGLU: the gate's gradient without SiLU", "the value before the bend was kept",
+        feed_forward.swiglu_backward, "dy * cache.bent", "dy * cache.silu.x", part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "SwiGLU: the other branch without the gate", "a product's derivative is the other factor",
+        feed_forward.swiglu_backward, "dy * cache.gate", "dy", part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "SiLU's slope taken for σ(x)", "x σ(x) depends on x twice",
+        feed_forward.silu_backward, "sigmoid * (1 + x * (1 - sigmoid))", "sigmoid", part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "GELU's slope taken for Φ(x)", "x Φ(x) depends on x twice",
+        feed_forward.gelu_tanh_backward, " + x / 2 * (1 - bent * bent) * slope", "", part="stack", page="stack/06a-block",
+    ),
+    # ---- shared heads ----
+    _several(
+        "tile for repeat", "query head h reads key head h mod n, where neighbours must share",
+        (attention.repeat_heads, "np.repeat(x, shared, axis=1)", "np.tile(x, (1, shared, 1, 1))"),
+        (
+            attention.sum_heads, "dy.reshape(batch, n_kv_heads, heads // n_kv_heads, time, d).sum(axis=2)",
+            "dy.reshape(batch, heads // n_kv_heads, n_kv_heads, time, d).sum(axis=1)",
+        ),
+        part="stack", page="stack/03-attention-shapes",
+    ),
+    _one(
+        "shared heads: gradients of strangers added", "the heads are grouped another way than forward",
+        attention.sum_heads, "dy.reshape(batch, n_kv_heads, heads // n_kv_heads, time, d).sum(axis=2)",
+        "dy.reshape(batch, heads // n_kv_heads, n_kv_heads, time, d).sum(axis=1)", part="stack", page="stack/03-attention-shapes",
+    ),
+    _one(
+        "shared heads: gradients averaged", "mean for sum",
+        attention.sum_heads, ".sum(axis=2)", ".mean(axis=2)", part="stack", page="stack/03-attention-shapes",
+    ),
+    _one(
+        "shared heads: one reader's gradient alone", "every query head that read the key adds",
+        attention.sum_heads, ".sum(axis=2)", "[:, :, 0]", part="stack", page="stack/03-attention-shapes",
+    ),
+    # ---- where the norm stands ----
+    _several(
+        "the norm in another place", "behind the addition, as in 2017, with the weights of a stack that has it in front",
+        (decoder, "BLOCKS[config.norm][0]", 'BLOCKS["post"][0]'), (decoder, "BLOCKS[config.norm][1]", 'BLOCKS["post"][1]'),
+        part="stack", page="stack/06a-block",
+    ),
+    _several(
+        "the last norm forgotten", "a pre-norm stack ends in a sum, which one more norm must bring to size",
+        (decoder, "if config.norm_position.last else (x, None)", "if False else (x, None)"),
+        (decoder, "return {name: grads[name] for", "return {name: grads[name] if name in grads else np.zeros(config.d_model) for"),
+        part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "pre-norm: the branch's path dropped", "x + f(norm(x)) taken for x",
+        layers.pre_norm_block_backward, 'record("input", du + dnorm)', 'record("input", du)', part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "pre-norm: the residual path around attention dropped", "x + f(norm(x)) taken for f(norm(x))",
+        layers.pre_norm_block_backward, 'record("input", du + dnorm)', 'record("input", dnorm)', part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "pre-norm: the residual path around the network dropped", "x + f(norm(x)) taken for f(norm(x))",
+        layers.pre_norm_block_backward, 'record("residual_1", dy + dnorm)', 'record("residual_1", dnorm)', part="stack", page="stack/06a-block",
+    ),
+    _one(
+        "tied weights: the output layer's share dropped, in a decoder stack", "the table was used twice",
+        decoder, ' + output["w"].T', "", part="stack", page="stack/02a-tokens",
+    ),
+    # ---- around the step: KV cache ----
+    _one(
+        "positions start again after the prompt", "each call counts its tokens from 0",
+        generation.places, "return steps + (", "return steps + 0 * (", kind="forward", part="KV cache",
+    ),
+    _one(
+        "the causal mask aligned at the first key", "row 0 of the mask for the newest token, which then sees the oldest key alone",
+        attention.attention_mask, "np.tri(t_q, t_k, t_k - t_q, dtype=bool)", "np.tri(t_q, t_k, dtype=bool)",
+        kind="forward", part="KV cache", page="stack/10a-inference",
+    ),
+    _one(
+        "padding in the past is read", "the mask of the prompt is not kept",
+        generation.read_so_far, "(kv_cache.valid, new)", "(np.ones_like(kv_cache.valid), new)", kind="forward", part="KV cache",
+    ),
+    _one(
+        "the next token from the padded end", "[:, -1], where each prompt ends at its own length",
+        generation.with_cache, "last = logits[np.arange(len(tokens)), lengths - 1]", "last = logits[:, -1]", kind="forward", part="KV cache",
+    ),
+    _one(
+        "keys and values exchanged in the cache", "two results stored in the wrong order",
+        decoder, "past = None if kv_cache is None else (kv_cache.keys[i], kv_cache.values[i])",
+        "past = None if kv_cache is None else (kv_cache.values[i], kv_cache.keys[i])", kind="forward", part="KV cache", page="stack/10a-inference",
+    ),
+    # ---- tiles ----
+    _one(
+        "tiles: the sums not rescaled", "a new peak, and the old sums still measured by the old one",
+        tiled.online_softmax, "rescale = np.exp(running.peak - shift)", "rescale = np.ones_like(shift)", kind="forward", part="tiles",
+    ),
+    _one(
+        "tiles: only the total rescaled", "the weighted sum of the values hangs on the old peak as well",
+        tiled.online_softmax, "rescale * running.mixed", "running.mixed", kind="forward", part="tiles",
+    ),
+    _one(
+        "tiles: the peak missing in the kept logarithm", "log Σ e^(s − peak) for log Σ e^s",
+        tiled.tiled_attention, "logarithm = running.peak + np.log(", "logarithm = np.log(", part="tiles",
+    ),
+    _one(
+        "tiles: softmax backward without its sum", "the sum over a row's keys goes over all tiles",
+        tiled.tiled_attention_backward, "(dweights - along_y[:, :, rows])", "dweights", part="tiles",
+    ),
+    _one(
+        "tiles: dV of the last block of queries alone", "= for +=",
+        tiled.tiled_attention_backward, "dv[:, :, keys] +=", "dv[:, :, keys] =", part="tiles",
+    ),
+    _one(
+        "tiles: 1/√d_k missing in dK", "S = QKᵀ/√d_k has two factors, and each needs it",
+        tiled.tiled_attention_backward, "@ q[:, :, rows] * scale", "@ q[:, :, rows]", part="tiles",
+    ),
+    _one(
+        "tiles: the tile on the diagonal skipped", "≥ for >",
+        tiled._future, "keys.start > rows.stop - 1", "keys.start >= rows.stop - 1", kind="forward", part="tiles",
+    ),
+    _one(
+        "tiles: the mask from the tile's own corner", "every tile masked as if it stood on the diagonal",
+        tiled._tile_scores, "first_key_hidden - 1 - keys.start", "0", kind="forward", part="tiles",
+    ),
+    # ---- LoRA ----
+    _one(
+        "LoRA: α for α/r", "the update grows with its rank",
+        lora.lora, "scale = alpha / a.shape[1]", "scale = alpha", kind="forward", part="LoRA",
+    ),
+    _one(
+        "LoRA: db without its scale", "the scale stands in front of both",
+        lora.lora_backward, "db = scale * (", "db = (", part="LoRA",
+    ),
+    _one(
+        "LoRA: the update's path dropped", "x was used twice",
+        lora.lora_backward, "return via_frozen + via_update", "return via_frozen", part="LoRA",
+    ),
+    _one(
+        "LoRA: da without its scale", "the scale stands in front of both",
+        lora.lora_backward, 'scale * (dy @ b.T)', "dy @ b.T", part="LoRA",
+    ),
+    _one(
+        "LoRA: merged without its scale", "w + ab for w + (α/r) ab",
+        lora.merge, "alpha / a.shape[1] * (a @ b)", "(a @ b)", kind="forward", part="LoRA",
+    ),
+    # ---- sampling ----
+    _one(
+        "temperature multiplied", "z · T for z/T: hot where it should be cold",
+        sampling.probabilities, ") / temperature", ") * temperature", kind="forward", part="sampling",
+    ),
+    _one(
+        "top-p without the token that reaches it", "the sum stays below p, and may be empty",
+        sampling._mass_mask, "before < mass * (1 - rounding)", "before + sorted_p <= mass", kind="forward", part="sampling",
+    ),
+    _one(
+        "top-k keeps the least likely", "an ascending sort read from its front",
+        sampling.top_k_mask, "_descending(p)[..., :k]", "_descending(p)[..., -k:]", kind="forward", part="sampling",
+    ),
+    _one(
+        "top-p of the whole after top-k", "p is to be reached among what top-k left",
+        sampling.probabilities, "_mass_mask(p, top_p,", "_mass_mask(softmax(scaled)[0], top_p,", kind="forward", part="sampling",
+    ),
+    _one(
+        "cut without being brought to 1 again", "what is left sums to less than 1",
+        sampling.probabilities, "p, _ = softmax(scaled, _mass_mask(p, top_p, np.argsort(-np.where(p > 0, logits, -np.inf), axis=-1, kind=\"stable\")))",
+        "p = p * _mass_mask(p, top_p, np.argsort(-np.where(p > 0, logits, -np.inf), axis=-1, kind=\"stable\"))", kind="forward", part="sampling",
+    ),
+    # ---- preferences ----
+    _one(
+        "chosen and rejected exchanged", "the worse answer is taught",
+        preference.bradley_terry, "margin = chosen - rejected", "margin = rejected - chosen", kind="forward", part="preferences",
+    ),
+    _one(
+        "the mean over pairs forgotten in the slope", "the gradient of the sum beside the value of the mean",
+        preference.bradley_terry, "-_sigmoid(-margin) / len(margin)", "-_sigmoid(-margin)", part="preferences",
+    ),
+    _one(
+        "DPO: β missing in the slope", "β stands before the log-likelihood",
+        preference.dpo, "(beta * slope, -beta * slope)", "(slope, -slope)", part="preferences",
+    ),
+    _one(
+        "DPO: the reference forgotten", "log π for log(π/π_ref)",
+        preference.dpo, "(chosen - reference_chosen)", "chosen", "(rejected - reference_rejected)", "rejected", kind="forward", part="preferences",
+    ),
+    _several(
+        "an answer's likelihood averaged", "a mean over its tokens for their sum, so that length no longer counts",
+        (preference.log_likelihood, "np.where(mask, right, 0).sum(axis=1)", "np.where(mask, right, 0).sum(axis=1) / mask.sum(axis=1)"),
+        (preference.log_likelihood_backward, "np.where(mask, dy[:, None], 0)", "np.where(mask, dy[:, None] / mask.sum(axis=1, keepdims=True), 0)"),
+        part="preferences",
+    ),
+    _one(
+        "the answer's first token not scored", "the target at the prompt's last place is the answer's first token",
+        preference._answers, "mask[i, len(prompt) - 1 :", "mask[i, len(prompt) :", kind="forward", part="preferences",
+    ),
+    _one(
+        "the mean reward not taken away", "π_k A_k for π_k (A_k − J)",
+        preference.expected_reward, "p * (advantage - value)", "p * advantage", part="preferences",
+    ),
+    # ---- quantisation ----
+    _one(
+        "the scale from the largest, not the largest in size", "a large negative number has no place",
+        quantize.quantize, "largest = np.abs(x).max(", "largest = x.max(", kind="forward", part="quantisation",
+    ),
+    _one(
+        "cut off for rounded", "astype(int) rounds towards 0",
+        quantize.quantize, "np.rint(", "np.trunc(", kind="forward", part="quantisation",
+    ),
+    _one(
+        "128 for 127", "the largest number then wraps to −128",
+        quantize._scale, "exact = largest / LARGEST", "exact = largest / (LARGEST + 1)", kind="forward", part="quantisation",
+    ),
+    _one(
+        "one scale for the whole matrix", "a small column has to make do with the largest one's scale",
+        quantize.quantize_params, "axis=-1 if name.endswith(\"embedding\") else 0", "axis=None",
+        kind="forward", part="quantisation",
+    ),
+    _one(
+        "a product without its scale", "the small numbers stand for themselves",
+        quantize.quantized_linear, " * w.scale[0]", "", kind="forward", part="quantisation",
     ),
 )  # fmt: skip
 
 MISTAKES = {mistake.name: mistake for mistake in _ALL}
+
+# Other conventions, right in themselves, which the package has not: check.mine works out whether a reader's code follows one.
+CONVENTIONS = {
+    convention.name: convention
+    for convention in (
+        _several(
+            "the embedding is not scaled by √d", "GPT-2's, Llama's, and that of most stacks since",
+            (embedding.embedding, "table[tokens] * math.sqrt(table.shape[1])", "table[tokens]"),
+            (embedding.embedding_backward, "dtable *= math.sqrt(d_model)", "pass"), kind="convention",
+        ),
+        _one(
+            "RoPE pairs (i, i + d/2)", "Llama's, as it is published",
+            position.rope, 'pairing: str = "interleaved"', 'pairing: str = "half"', kind="convention",
+        ),
+    )
+}  # fmt: skip
