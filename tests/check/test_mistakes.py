@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from byhand.check import agreement, kill
 from byhand.check.mistakes import MISTAKES, Change, Mistake
 from byhand.check.parts import PARTS
 from byhand.numpy import linear, norm, step
+
+BOOK = Path(__file__).parents[2] / "book"
 
 
 @pytest.fixture(scope="module", params=["a fifth", pytest.param("all", marks=pytest.mark.slow)])
@@ -22,6 +25,8 @@ def test_there_are_enough_of_them_and_each_says_what_it_is():
     assert {mistake.part for mistake in MISTAKES.values()} == {"step", "stack", *PARTS}
     assert {mistake.kind for mistake in MISTAKES.values()} == {"backward", "loss", "optimizer", "forward"}
     assert all(mistake.why and mistake.changes for mistake in MISTAKES.values())
+    pages = {path.relative_to(BOOK).with_suffix("").as_posix() for path in BOOK.rglob("*.ipynb")}
+    assert {mistake.page for mistake in MISTAKES.values()} <= pages
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=lambda mistake: mistake.name)

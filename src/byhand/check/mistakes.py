@@ -33,9 +33,9 @@ from .plant import Change, Mistake
 
 PAGES = {
     attention: "step/20-attention-backward", decoder: "stack/07-depth", embedding: "step/21-decoder-walk", feed_forward: "step/19-feed-forward-backward",
-    generation: "stack/10a-inference", layers: "step/21-decoder-walk", linear: "step/17-output-layer", lora: "stack/11-adaptation",
+    generation: "stack/10a-inference", layers: "step/21-decoder-walk", linear: "step/17-output-layer", lora: "stack/11b-lora",
     loss: "step/16-logits", norm: "step/18-layer-norm-backward", optimizer: "step/25-adam", position: "stack/06b-rope-and-norms",
-    preference: "stack/09-breakthroughs", quantize: "stack/10a-inference", sampling: "stack/10a-inference", softmax: "step/20a-attention-row",
+    preference: "stack/09b-preferences", quantize: "stack/10c-decoding", sampling: "stack/10c-decoding", softmax: "step/20a-attention-row",
     tiled: "stack/10b-tiled-attention", transformer: "step/21-decoder-walk",
 }  # fmt: skip
 
@@ -464,31 +464,31 @@ _ALL = (
     # ---- RMS norm ----
     _one(
         "RMS norm as a division by a constant", "the part along x̂ is not taken away",
-        norm.rms_norm_backward, "(dnormalised - normalised * along_normalised)", "dnormalised", part="stack", page="stack/06b-rope-and-norms",
+        norm.rms_norm_backward, "(dnormalised - normalised * along_normalised)", "dnormalised", part="stack", page="stack/06c-norms",
     ),
     _one(
         "RMS norm: γ outside the mean", "right where its entries are equal",
         norm.rms_norm_backward, "dnormalised = dy * gamma", "dnormalised = dy", "dx = inverse_rms * (", "dx = gamma * inverse_rms * (",
-        part="stack", page="stack/06b-rope-and-norms",
+        part="stack", page="stack/06c-norms",
     ),
     _one(
         "layer norm's backward for an RMS norm", "a mean taken away that was never taken away forward",
-        norm.rms_norm_backward, "(dnormalised - normalised", "(dnormalised - mean_of(dnormalised) - normalised", part="stack", page="stack/06b-rope-and-norms",
+        norm.rms_norm_backward, "(dnormalised - normalised", "(dnormalised - mean_of(dnormalised) - normalised", part="stack", page="stack/06c-norms",
     ),
     _one(
         "RMS norm: ε missing in the backward", "the root is computed again, without ε",
         norm.rms_norm, "RmsNormCache(normalised, inverse_rms, gamma)", "RmsNormCache(normalised, 1 / np.sqrt(mean_square), gamma)",
-        part="stack", page="stack/06b-rope-and-norms",
+        part="stack", page="stack/06c-norms",
     ),
     _several(
         "RMS norm by the sum", "the length of the row for its root mean square",
         (norm.rms_norm, "mean_of(x * x)", "(x * x).sum(axis=-1, keepdims=True)"),
         (norm.rms_norm_backward, "mean_of(dnormalised * normalised)", "(dnormalised * normalised).sum(axis=-1, keepdims=True)"),
-        part="stack", page="stack/06b-rope-and-norms",
+        part="stack", page="stack/06c-norms",
     ),
     _one(
         "RMS norm: dγ from x instead of x̂", "what γ multiplies was the normalised row",
-        norm.rms_norm_backward, "(dy * normalised).sum(", "(dy * normalised / inverse_rms).sum(", part="stack", page="stack/06b-rope-and-norms",
+        norm.rms_norm_backward, "(dy * normalised).sum(", "(dy * normalised / inverse_rms).sum(", part="stack", page="stack/06c-norms",
     ),
     # ---- activations with a gate, and GELU ----
     _several(
