@@ -17,7 +17,7 @@ FOOTER = '<div style="font-size:8px;width:100%;text-align:center"><span class="p
 LIGHT = "document.documentElement.dataset.theme = document.documentElement.dataset.mode = 'light'"
 MARGIN = {"top": "16mm", "bottom": "16mm", "left": "15mm", "right": "15mm"}
 HERE = Path(__file__).parent
-WITHOUT = ["book/appendix/reference/", "book/appendix/claims", "book/appendix/kill-matrix", "genindex"]
+WITHOUT = ["book/appendix/reference/", "book/appendix/claims", "book/appendix/kill-matrix", "book/appendix/mutation", "genindex"]
 # A formula becomes one picture with its TeX as its text: its hundreds of parts, each tagged, would make most of the file.
 FORMULAS_AS_PICTURES = """async () => {
   const pictures = [...document.querySelectorAll('.math mjx-container')].map((formula) => {
