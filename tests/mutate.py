@@ -38,8 +38,8 @@ SOURCE, TESTS = ROOT / "src" / "byhand", ROOT / "tests"
 STORED, EQUIVALENT = (ROOT / "book" / "appendix" / name for name in ("mutation.json", "equivalent.yml"))
 API = TESTS / "test_public_api.py"
 BITS = re.compile("Bit|Shift")
-# The catalogue of mistakes is data, and the reader's side of a page is tested by the pages.
-LEFT_OUT = {"check/mistakes.py", "check/kill.py", "check/parts.py"}
+# The catalogues of mistakes and of exercises are data.
+LEFT_OUT = {"check/mistakes.py", "check/exercises.py", "check/kill.py", "check/parts.py"}
 # Tests under another name than the file's.
 OTHERS = {
     "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss", "numpy/decoder": "kv_cache torch/step", "numpy/feed_forward": "activations",
