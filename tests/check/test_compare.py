@@ -115,6 +115,15 @@ def test_names_that_do_not_meet_are_paired_by_shape_and_order():
     assert result.only_mine == ("extra",) and result.only_reference == (names[7],)
 
 
+def test_one_shared_name_does_not_leave_the_others_uncompared():
+    activations = RUN.output.activations
+    names = list(activations)
+    mine = {names[3] if i == 3 else f"layer{i}": value for i, value in enumerate(activations.values())}
+    assert len(check.compare(mine, activations).rows) == len(names)
+    mine["layer20"] = -mine["layer20"]
+    assert check.compare(mine, activations).first.name == names[20]
+
+
 def test_names_can_be_given():
     result = check.compare({"mine": X, "other": X}, {"theirs": X.copy(), "rest": W}, names={"mine": "theirs"})
     assert result and [(row.name, row.mine) for row in result.rows] == [("theirs", "mine")]

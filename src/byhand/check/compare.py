@@ -67,8 +67,8 @@ def compare(
     mine, reference: dicts of activations or of gradients in the order of computing (arrays or tensors); what check.watch saw, of which the
     activations count; or a torch module, of whose parameters the gradients count. A parameter at which no gradient arrived (None) differs from one
     at which one did. Two arrays below the measure's floor that do not agree by their own size are too small to tell, and left open.
-    names maps names of mine to the reference's. Without it equal names belong together; where no name is shared, stages are paired by shape
-    and order.
+    names maps names of mine to the reference's. Without it equal names belong together; where less than half are equal, the others are paired
+    by shape and order.
     Raises ValueError where nothing can be paired, and for a name in `names` that does not exist.
     """
     mine, reference = _arrays(mine, "mine"), _arrays(reference, "reference")
@@ -167,7 +167,9 @@ def _pairs(mine, reference, names, bound):
             )
         pairs[name] = mine_name
     if names is None:
-        pairs = {name: name for name in reference if name in mine} or _by_shape_and_order(mine, reference, bound)
+        pairs = {name: name for name in reference if name in mine}
+        if 2 * len(pairs) < min(len(mine), len(reference)):  # one name that happens to be shared must not leave all others uncompared
+            pairs |= _by_shape_and_order(*({n: side[n] for n in side if n not in pairs} for side in (mine, reference)), bound)
     return {name: pairs[name] for name in reference if name in pairs}
 
 
