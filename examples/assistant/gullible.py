@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from .compose import Sentence
 from .retrieval import Passage
 
+TOLD = re.compile(r"(?:tell the customer that|mention that|by) (.+)")
+PROMISE = "We will make sure that you are completely satisfied."
+
 
 class GullibleComposer:
-    """Copies every sentence of its evidence, says in its own words whatever the evidence tells it to say, and adds a promise."""
+    """Copies its evidence, says what the evidence tells it to say, adds a promise."""
 
     def compose(self, question: str, evidence: Sequence[Passage]) -> list[Sentence]:
         draft = [Sentence(text, p.id) for p in evidence for text in p.sentences]
-        obeyed = [re.search(r"(?:tell the customer that|mention that|by) (.+)", s.text) for s in draft]
-        draft += [Sentence(f"I can confirm: {said[1]}", s.source) for said, s in zip(obeyed, draft) if said]
-        return draft + [Sentence("We will make sure that you are completely satisfied.", p.id) for p in evidence[:1]]
+        for copied in tuple(draft):
+            if told := TOLD.search(copied.text):
+                draft.append(Sentence(f"I can confirm: {told[1]}", copied.source))
+        return draft + [Sentence(PROMISE, p.id) for p in evidence[:1]]

@@ -16,6 +16,7 @@ from .shop import HERE
 NEUTRAL = HERE / "data" / "neutral.txt"  # beside the library's list: small talk, general verbs, comparisons
 STOPWORDS = frozenset(STOPWORDS_EN_PLUS) - {"down"} | {
     word for line in NEUTRAL.read_text("utf-8").splitlines() if not line.startswith("#") for word in line.split()}  # fmt: skip
+SMALL_WORDS = frozenset(w for w in STOPWORDS if len(w) >= 3)  # 'teh' is one of these, misspelt
 SYNONYMS = HERE / "data" / "synonyms.txt"
 TOKEN = re.compile(r"\w+(?:['’-]\w+)*")
 RARE = 100  # a dictionary word counted less often than this may be a slip of the pen ('hern'): it is corrected like an unknown one
@@ -99,6 +100,7 @@ class Speller:
         if self.is_word(low):
             return word
         allowed = 1 if len(low) <= 5 else 2
-        near = extract(low, sorted(self.vocabulary), scorer=OSA.distance, score_cutoff=allowed, limit=5)
-        near = [(distance, w not in self.written, -(w[0] == low[0]), -(sorted(w) == sorted(low)), -len(w), w) for w, distance, _ in near if len(w) >= 3]
+        usual = self.written | SMALL_WORDS
+        near = extract(low, sorted(self.vocabulary | SMALL_WORDS), scorer=OSA.distance, score_cutoff=allowed, limit=5)
+        near = [(distance, w not in usual, -(w[0] == low[0]), -(sorted(w) == sorted(low)), -len(w), w) for w, distance, _ in near if len(w) >= 3]
         return min(near)[-1] if near else word

@@ -13,7 +13,7 @@ from .router import ASKS, BETWEEN_PARTS
 KINDS = {
     "a time": (r"(?:^\W*|\b(?:and|by|since|until|till) )when\b|\bwhen(?:'s| is| are| do| does| will| can| was| did| should| must| come| arrive)\b|"
                r"\b(?:how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours?|weeks?|time|"
-               r"period|until when|deadline)\b",
+               r"period|until when|deadline|(?:which|what) (?:week)?days)\b",
                r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b|\btwice\b|\bcm\b"),
     "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
     "a place": (r"\bwhere\b", r"\b(?:in|from) [A-Z]\w+"),
@@ -130,8 +130,8 @@ class Scorer:
 
     def share(self, asked: Asked, passage: Passage, text: str) -> float:
         """The weight of the asked words that the sentence holds, as a share of all; a title counts less, context a little."""
-        if asked.negated and not asked.words:  # 'What is not included?' asks for whatever is denied
-            return DENIED_SHARE
+        if asked.negated and not asked.words:  # 'What is not included?' asks for whatever is denied, of the product if one is named
+            return DENIED_SHARE if not asked.products or passage.topic in asked.products else 0.0
         plain = self._share(asked.words | asked.kinds, asked, passage, text)
         if not asked.context:
             return plain

@@ -10,7 +10,7 @@ from assistant.evaluate import FIELDS, MemoryDesk, failures, injected_sentences,
 from assistant.gullible import GullibleComposer
 from assistant.orders import Session, order_status
 
-SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4"]
+SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4", "pass_5"]
 FIRST = {"product", "policy", "unanswerable", "stale_or_conflict", "missing_retrieval", "foreign_order", "injection", "order"}
 SINCE = {"typo", "two_questions", "negation", "dates", "all_orders", "numbers", "complaint", "follow_up", "action"}
 
@@ -27,7 +27,7 @@ def results(database):
 
 def test_the_size_of_the_set():
     assert evaluate.splits() == sorted(SPLITS)
-    assert sum(len(load_cases(split)) for split in SPLITS) >= 600
+    assert sum(len(load_cases(split)) for split in SPLITS) >= 700
     for split in ("development", "held_out_1", "held_out_2"):
         assert {c["category"] for c in load_cases(split)} == FIRST
     for split in ("pass_1", "pass_2", "pass_3"):
@@ -125,10 +125,13 @@ def test_without_the_extra_its_absence_is_named(monkeypatch):
 def test_the_record_of_the_opened_sets_is_in_the_readme():
     """Shares with their intervals, as they were: the record and the README cannot drift apart."""
     readme, record = (evaluate.HERE / "README.md").read_text("utf-8"), evaluate.opened()
-    for split in ("pass_3", "pass_4"):
+    for split in ("pass_3", "pass_4", "pass_5"):
         for name, said in (("shop", "answerable shop questions in order"), ("out of scope", "out of scope, and answered")):
             counts = [evaluate.share(*record[split][model][name]) for model in ("without", "with")]
             assert f"| {split}: {said} | {counts[0]} | {counts[1]} |" in readme
+    last = record["pass_5"]
+    left = [evaluate.share(*(a - b for a, b in zip(last[m]["shop"], last["repeated"][m]))) for m in last["repeated"]]
+    assert f"| pass_5, less two: answerable shop questions in order | {' | '.join(left)} |" in readme
 
 
 def test_the_same_twice(database, results):
