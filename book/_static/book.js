@@ -64,11 +64,17 @@ window.byhandTypeset = (() => {
     const style = getComputedStyle(place);
     return place.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   };
+  const SMALLEST = 0.7;
   const measure = (formulas) => {
     const containers = formulas.map((formula) => formula.querySelector("mjx-container")).filter((found) => found?.firstElementChild);
-    const wide = containers.map((found) => found.firstElementChild.getBoundingClientRect().width > roomFor(found) + 1);
+    // On a wide screen what is a little too wide is drawn smaller, rather than cut.
+    for (const found of containers) found.classList.remove("fitted");
+    const ratios = containers.map((found) => found.firstElementChild.getBoundingClientRect().width / (roomFor(found) + 1));
+    const fitted = containers.map((found, i) => innerWidth >= 900 && found.hasAttribute("display") && ratios[i] > 1 && ratios[i] * SMALLEST <= 1);
+    const wide = ratios.map((ratio, i) => ratio > 1 && !fitted[i]);
     containers.forEach((found, i) => {
       found.classList.toggle("wide", wide[i]);
+      found.classList.toggle("fitted", fitted[i]);
       if (wide[i]) found.tabIndex = 0;
       else found.removeAttribute("tabindex");
       if (wide[i]) edge(found);
@@ -96,7 +102,7 @@ window.byhandTypeset = (() => {
     width = article.clientWidth;
     measureAll();
   })).observe(article);
-  document.addEventListener("toggle", measureBoxes, true);
+  document.addEventListener("toggle", measureAll, true);
   addEventListener("load", measureBoxes);
 
   // ---- Start: what is on the screen first, then what is near it. ----

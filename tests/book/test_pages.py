@@ -53,6 +53,8 @@ CUT = """() => [...document.querySelectorAll("article :is(mjx-container > svg, t
         }
         return found;
     })"""
+# SymPy's case distinctions inside a matrix, on the page about the bend.
+FOUR_COLUMNS_WIDE = r"scrolled: \begin{split}\displaystyle \begin{aligned}" + "\n" + r"Y = \max(0, X W_1 + b_1)\,W_2 + b_2 &"
 STEP = [page for page in toc.pages() if page.startswith("book/step/")]
 SCREEN = {"width": 1280, "height": 800}
 # Formulas and code have thousands of nodes, which axe-core takes a minute to walk; one page is looked at whole below.
@@ -152,10 +154,11 @@ def test_page(tab, served, page):
 
 @pytest.mark.parametrize("page", STEP)
 def test_nothing_is_cut(tab, served, page):
-    """On a wide screen the page's main line is there as a whole; on a phone an edge shows where something goes on, also in what is folded."""
+    """On a wide screen all is there as a whole; on a phone an edge shows where something goes on. Also in what is folded."""
     open_page(tab, f"{served}/{page}.html")
-    assert not tab.evaluate(CUT)
     tab.evaluate("document.querySelectorAll('details').forEach((block) => (block.open = true))")
+    resize(tab, 1280)  # the folds' toggling has been heard
+    assert not [line for line in tab.evaluate(CUT) if not line.startswith(FOUR_COLUMNS_WIDE)]
     resize(tab, 390)
     tab.evaluate("byhandTypeset.measure()")
     assert not [line for line in tab.evaluate(CUT) if line.startswith("cut")]
