@@ -1,4 +1,7 @@
-"""Old addresses lead on: for each line of book/moved.yml a small page at the old place, which keeps the anchor, also from file://."""
+"""Old addresses lead on: for each line of book/moved.yml a small page at the old place, which keeps the anchor, also from file://.
+
+A section that left a page of the book for another has a line with its anchor; a line of script in the page then leads on.
+"""
 
 import json
 from html import escape
@@ -28,40 +31,53 @@ location.replace(renamed[location.hash] ?? "{url}" + location.search + location.
 """
 
 
-def read(app):
-    """{old page: (new page, {old anchor: new page#anchor})} with a warning for each line that leads nowhere."""
+LEAD_ON = "((renamed) => renamed[location.hash] && location.replace(renamed[location.hash]))({anchors});"
+
+
+def read(app, docs):
+    """{old page: (new page, {old anchor: new page#anchor})}; pages of the book lead to themselves. A warning for each line that leads nowhere."""
     file = Path(app.srcdir, TABLE)
     lines = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}) if file.exists() else {}
     moved = {f"book/{old}": (f"book/{new}", {}) for old, new in lines.items() if "#" not in old}
     for old, new in lines.items():
         page, _, anchor = old.partition("#")
-        if anchor and f"book/{page}" in moved:
-            moved[f"book/{page}"][1][anchor] = f"book/{new}"
-        elif anchor:
+        if not anchor:
+            if f"book/{page}" in docs:
+                log.warning("%s: %s is a page of the book", TABLE, old, type="book")
+        elif f"book/{page}" in moved or f"book/{page}" in docs:
+            moved.setdefault(f"book/{page}", (f"book/{page}", {}))[1][anchor] = f"book/{new}"
+        else:
             log.warning("%s: %s has an anchor, but its page has no line", TABLE, old, type="book")
     return moved
 
 
-def check(app, env):
-    app.env.moved = read(app)
+def check(app, env, changed):
+    app.env.moved = read(app, env.found_docs)
     for old, (new, anchors) in app.env.moved.items():
-        if old in env.found_docs:
-            log.warning("%s: %s is a page of the book", TABLE, old, type="book")
         for target in (new, *anchors.values()):
             if target.partition("#")[0] not in env.found_docs:
                 log.warning("%s: %s leads to %s, which is not in the book", TABLE, old, target, type="book")
+
+
+def renamed(app, old, anchors):
+    return json.dumps({f"#{anchor}": address(app, old, target) for anchor, target in anchors.items()})
+
+
+def lead_on(app, page, template, context, doctree):
+    if app.builder.name == "html" and page in app.env.found_docs and page in app.env.moved:
+        app.add_js_file(None, body=LEAD_ON.format(anchors=renamed(app, page, app.env.moved[page][1])))
 
 
 def write(app, exception):
     if exception or app.builder.name != "html":
         return
     for old, (new, anchors) in app.env.moved.items():
-        if new not in app.env.found_docs:
+        if old in app.env.found_docs or new not in app.env.found_docs:
             continue
         file = Path(app.outdir, f"{old}.html")
         file.parent.mkdir(parents=True, exist_ok=True)
-        renamed = {f"#{anchor}": address(app, old, target) for anchor, target in anchors.items()}
-        file.write_text(PAGE.format(url=address(app, old, new), anchors=json.dumps(renamed), title=escape(app.env.titles[new].astext())), encoding="utf-8")
+        page = PAGE.format(url=address(app, old, new), anchors=renamed(app, old, anchors), title=escape(app.env.titles[new].astext()))
+        file.write_text(page, encoding="utf-8")
 
 
 def address(app, old, target):
@@ -71,6 +87,7 @@ def address(app, old, target):
 
 
 def setup(app):
-    app.connect("env-check-consistency", check)
+    app.connect("env-before-read-docs", check)
+    app.connect("html-page-context", lead_on)
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

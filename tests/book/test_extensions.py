@@ -280,14 +280,15 @@ def test_bibliography_has_no_roles_that_are_out_of_use(build):
     assert context["body"] == '<div class="citation-list"><div class="citation" id="x">x</div></div>'
 
 
-MOVED = "old: page\nold#there: appendix/running#here\ndeep/er: appendix/running\n"
+MOVED = "old: page\nold#there: appendix/running#here\ndeep/er: appendix/running\npage#section: appendix/running#its-place\n"
 
 
 def test_old_addresses_lead_on_and_keep_their_anchors(build, chromium):
     out, warnings = build(extensions=[*CONFIG["extensions"], "moved"], files={"book/moved.yml": MOVED})
     assert not warnings
     tab = chromium.new_page()
-    for old, new in {"old": "page", "old#part": "page#part", "old#there": "appendix/running#here", "deep/er#x": "appendix/running#x"}.items():
+    leads = {"old": "page", "old#part": "page#part", "old#there": "appendix/running#here", "deep/er#x": "appendix/running#x"}
+    for old, new in {**leads, "page#section": "appendix/running#its-place", "page#part": "page#part"}.items():
         name, _, anchor = old.partition("#")
         target, _, part = new.partition("#")
         tab.goto((out / f"book/{name}.html").as_uri() + (anchor and f"#{anchor}"))

@@ -65,6 +65,17 @@ def test_links_and_anchors_lead_somewhere(pages, site):
     assert not dead
 
 
+def test_what_moved_is_where_its_old_address_leads(pages, site, root):
+    """Each anchor of book/moved.yml that is led to is there, and one of a page that stayed has left it."""
+    lost = []
+    for old, new in yaml.safe_load((root / "book/moved.yml").read_text(encoding="utf-8")).items():
+        page, _, anchor = new.partition("#")
+        left, _, section = old.partition("#")
+        if anchor and anchor not in pages[site / f"book/{page}.html"].anchors or section and section in pages[site / f"book/{left}.html"].anchors:
+            lost.append(f"{old}: {new}")
+    assert not lost
+
+
 def test_nothing_is_loaded_from_elsewhere(pages, site):
     outside = {address for page in pages.values() for address in page.loaded if re.match(r"(https?:)?//", address)}
     for path in site.rglob("*.css"):
