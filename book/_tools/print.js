@@ -59,6 +59,9 @@
     fold.querySelector("summary")?.remove();
     fold.replaceWith(...fold.childNodes);
   }
+  // Each coloured piece of code is a part of the tagged PDF; only keywords, strings and comments keep their colour.
+  for (const piece of article.querySelectorAll("pre span:is(.n, .p, .o, .w, .mi, .mf, .si, .ow, .nb, .nn, .nf, .sa)")) piece.replaceWith(...piece.childNodes);
+  article.normalize();
   for (const section of article.querySelectorAll("section")) if (/^Proof$/.test(title(section))) section.classList.add("print-small");
   if (count) {
     answers.id = "document-print-answers";
