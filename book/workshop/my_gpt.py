@@ -143,4 +143,5 @@ def step(tokens, targets):
     z, value, g = gradients(w, tokens.T, targets.T)
     first = adam(w, g, m, v, 1)
     second = adam(first, gradients(first, tokens.T, targets.T)[2], m, v, 2)
-    return dict(params=w, logits=z, loss=value, gradients=g, params_1=first, params_2=second)
+    found = dict(params=w, logits=z, loss=value, gradients=g)
+    return found | dict(params_1=first, params_2=second)
