@@ -12,6 +12,7 @@ def test_text_and_fallback_show_question_and_answer():
     shown = field._repr_html_()
     assert "What is −1/3 of &lt;one&gt;?" in shown and "<details><summary>Show the answer</summary><p>−0.333</p></details>" in shown
     assert "−0.000" not in repr(by_hand("?", -1e-9))
+    assert "On <code>lively</code>?" in by_hand("On `lively`?", 1.0)._repr_html_()
 
 
 @pytest.mark.parametrize("bad, message", [

@@ -3,6 +3,7 @@
 import html
 import math
 import numbers
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -46,12 +47,17 @@ class ByHand(Experiment):
         given = "".join(f"<dt>{html.escape(name)}</dt><dd>{value}</dd>\n" for name, value in self.given.items())
         given = f'<dl class="given">\n{given}</dl>\n' if given else ""
         return (
-            f'<p class="question"><strong>By hand.</strong> {html.escape(self.question)}</p>\n{given}'
+            f'<p class="question"><strong>By hand.</strong> {_with_code(self.question)}</p>\n{given}'
             f'<p class="result" role="status"></p>\n<details><summary>Show the answer</summary><p>{self.shown}</p></details>'
         )
 
     def __repr__(self) -> str:
         return "\n".join([f"By hand. {self.question}", *(f"  {name} = {value}" for name, value in self.given.items()), f"The answer: {self.shown}"])
+
+
+def _with_code(text: str) -> str:
+    """What stands between backticks, as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def by_hand(question: str, answer: float, digits: int = 3, slips: Mapping[str, float] | None = None, given: Mapping[str, Array] | None = None) -> ByHand:
