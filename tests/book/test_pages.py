@@ -152,7 +152,8 @@ def test_page(tab, served, page):
     assert not {what: found for what, found in wrong.items() if found}
 
 
-@pytest.mark.parametrize("page", STEP)
+# A sample; all of them weekly.
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if number % 4 else []) for number, page in enumerate(STEP)])
 def test_nothing_is_cut(tab, served, page):
     """On a wide screen all is there as a whole; on a phone an edge shows where something goes on. Also in what is folded."""
     open_page(tab, f"{served}/{page}.html")
