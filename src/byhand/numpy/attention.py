@@ -8,9 +8,10 @@ from jaxtyping import Bool, Float, Int
 
 from ..doors import whole
 from ..record import Record, nothing
+from ..shapes import check_output_projection, check_projections
 from .checks import check_finite, check_mask, checked, described, plain, upstream
 from .heads import merge_heads, repeat_heads, split_heads, sum_heads
-from .linear import LinearCache, check_product, linear, linear_backward
+from .linear import LinearCache, linear, linear_backward
 from .position import RopeCache, check_positions, rope, rope_backward
 from .softmax import SoftmaxCache, softmax, softmax_backward
 from .tiled import check_attention, tiled_attention, tiled_attention_backward  # noqa: F401 (the tiled pair is part of this room)
@@ -109,7 +110,8 @@ class MultiHeadCache(NamedTuple):
 
 def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, past):
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-    _check_projections(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads)
+    check_projections(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads)
+    check_output_projection(x, w_v, w_o, n_heads, n_kv_heads)
     if positions is not None:
         check_positions(positions, x)
         check_positions(positions, memory)
@@ -117,25 +119,6 @@ def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, 
     t_past = 0 if past is None else check_past(past, shapes, x.dtype)
     if mask is not None:
         check_mask(mask, (len(x), n_heads, x.shape[1], t_past + memory.shape[1]), "the scores")
-
-
-def _check_projections(x, memory, w_q, w_k, w_v, w_o, n_heads, n_kv_heads):
-    whole("n_heads", n_heads)
-    if n_kv_heads < 1 or n_heads % n_kv_heads:
-        raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")
-    check_product(x=x, w_q=w_q)
-    check_product(memory=memory, w_k=w_k)
-    check_product(memory=memory, w_v=w_v)
-    if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory):
-        raise ValueError(f"x had shape {x.shape} and memory {memory.shape}; both must be (batch, time, d_model), of one batch")
-    for name, w, heads in (("w_q", w_q, n_heads), ("w_k", w_k, n_kv_heads), ("w_v", w_v, n_kv_heads)):
-        if w.shape[1] % heads:
-            raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
-    d_k, d_v = w_q.shape[1] // n_heads, w_v.shape[1] // n_kv_heads
-    if w_k.shape[1] != n_kv_heads * d_k:
-        raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
-    if w_o.shape != (n_heads * d_v, x.shape[2]):
-        raise ValueError(f"w_o had shape {w_o.shape}; it must be {(n_heads * d_v, x.shape[2])}: n_heads · d_v, with w_v's d_v, and x's last axis")
 
 
 def check_past(past, shapes, dtype):

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..record import Record, nothing
+from ..shapes import check_feed_forward
 from .checks import checked, plain, upstream
-from .linear import LinearCache, check_product, linear, linear_backward
+from .linear import LinearCache, linear, linear_backward
 
 linear, linear_backward = plain(linear, linear_backward)
 
@@ -161,15 +162,7 @@ class FeedForwardCache(NamedTuple):
 
 
 def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation was {activation!r}; it must be one of {', '.join(map(repr, ACTIVATIONS))}")
-    if (activation == "swiglu") != (w_3 is not None):
-        given = "missing" if w_3 is None else "given"
-        raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")
-    check_product(x=x, w_1=w_1, b_1=b_1)
-    check_product(hidden=w_1[:0], w_2=w_2, b_2=b_2)
-    if w_3 is not None and w_3.shape != w_1.shape:
-        raise ValueError(f"w_3 had shape {w_3.shape}; it must be w_1's, {w_1.shape}")
+    check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3, ACTIVATIONS)
 
 
 @checked(_check_feed_forward, stages=True)

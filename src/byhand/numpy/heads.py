@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..doors import whole
+from ..shapes import check_split
 from .checks import checked
 
 Array = np.ndarray
@@ -45,15 +46,7 @@ def sum_heads(
     return dy.reshape(batch, n_kv_heads, heads // n_kv_heads, time, d).sum(axis=2)
 
 
-def _check_split(x, n_heads):
-    if x.ndim != 3:
-        raise ValueError(f"x had shape {x.shape}; it must be (batch, time, heads·d)")
-    whole("n_heads", n_heads)
-    if x.shape[2] % n_heads:
-        raise ValueError(f"n_heads was {n_heads}; it must divide the width, {x.shape[2]}")
-
-
-@checked(_check_split)
+@checked(check_split)
 def split_heads(
     x: Float[Array, "batch time heads*d"], n_heads: int
 ) -> Float[Array, "batch heads time d"]:

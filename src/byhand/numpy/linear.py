@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..shapes import check_linear
 from .checks import checked, upstream
 
 Array = np.ndarray
@@ -16,23 +17,7 @@ class LinearCache(NamedTuple):
     has_bias: bool
 
 
-def check_product(**named: Array) -> None:
-    """Raise ValueError unless these arrays, rows, a matrix and perhaps a bias, fit together as x w + b."""
-    (x, rows), (w, matrix), *bias = named.items()
-    if matrix.ndim != 2:
-        raise ValueError(f"{w} had shape {matrix.shape}; it must be (d_in, d_out)")
-    if rows.shape[-1:] != matrix.shape[:1]:
-        raise ValueError(f"{x} had shape {rows.shape}; its last axis must be {w}'s first, {len(matrix)}")
-    for b, value in bias:
-        if value.shape != matrix.shape[1:]:
-            raise ValueError(f"{b} had shape {value.shape}; it must be {matrix.shape[1:]}, {w}'s last axis")
-
-
-def _check_linear(x, w, b):
-    check_product(x=x, w=w, **({} if b is None else {"b": b}))
-
-
-@checked(_check_linear)
+@checked(check_linear)
 def linear(
     x: Float[Array, "... d_in"], w: Float[Array, "d_in d_out"],
     b: Float[Array, "d_out"] | None = None,

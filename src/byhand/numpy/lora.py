@@ -7,8 +7,8 @@ from jaxtyping import Float
 
 from ..doors import whole
 from ..record import Record, nothing
+from ..shapes import check_product
 from .checks import check_dtype, checked, upstream
-from .linear import check_product
 
 Array = np.ndarray
 Arrays = dict[str, Array]

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..record import Record, nothing
+from ..shapes import check_norm
 from .checks import checked, plain, upstream
 from .rows import mean_of
 
@@ -29,13 +30,7 @@ def _check_rms_norm(x, gamma, eps):
 
 
 def _check_norm(x, eps, **gain):
-    if eps < 0:
-        raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
-    if not x.ndim or not x.shape[-1]:
-        raise ValueError(f"x had shape {x.shape}; it must be (..., d) with a d of at least 1")
-    for name, value in gain.items():
-        if value.shape != x.shape[-1:]:
-            raise ValueError(f"{name} had shape {value.shape}; it must be {x.shape[-1:]}, x's last axis")
+    check_norm(x, eps, **gain)
     if x.size:
         _check_size(x)
 

@@ -5,22 +5,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..doors import whole
+from ..shapes import check_places, check_rotation, check_sinusoidal
 from .checks import checked, upstream
 
 Array = np.ndarray
 
-PAIRINGS = ("interleaved", "half")
 
-
-def _check_sinusoidal(length, d_model):
-    whole("length", length)
-    whole("d_model", d_model)
-    if d_model % 2:
-        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
-
-
-@checked(_check_sinusoidal)
+@checked(check_sinusoidal)
 def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)),  PE[pos, 2i+1] = cos(the same angle)
 
@@ -31,8 +22,8 @@ def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
 
 
 def _check_sinusoids(positions, d_model):
-    _check_sinusoidal(1, d_model)
-    _check_places(positions)
+    check_sinusoidal(1, d_model)
+    _whole_positions(positions)
 
 
 @checked(_check_sinusoids)
@@ -54,17 +45,12 @@ class RopeCache(NamedTuple):
 
 
 def _check_rope(x, positions, base, pairing):
-    if pairing not in PAIRINGS:
-        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
-    if x.ndim < 2 or x.shape[-1] % 2:
-        raise ValueError(f"x had shape {x.shape}; it must be (..., time, d) with an even d, since coordinates rotate in pairs")
-    if base <= 0:
-        raise ValueError(f"base was {base}; it must be a finite number above 0")
+    check_rotation(x, base, pairing)
     if positions is not None:
         check_positions(positions, x)
 
 
-def _check_places(positions):
+def _whole_positions(positions):
     positions = np.asarray(positions)
     if positions.dtype.kind not in "iu":
         raise ValueError(f"positions had dtype {positions.dtype}; it must hold whole numbers")
@@ -75,10 +61,7 @@ def _check_places(positions):
 
 def check_positions(positions: Int[Array, "..."], x: Float[Array, "... time d"]) -> None:
     """Raise ValueError unless positions are whole numbers of at least 0, one for each of x's times, or a row of them a sequence."""
-    positions = _check_places(positions)
-    time = x.shape[-2]
-    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
-        raise ValueError(f"positions had shape {positions.shape}; it must be ({time},), x's time, or (batch, {time})")
+    check_places(_whole_positions(positions), x)
 
 
 @checked(_check_rope)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import sympy as sp
 
+from ..shapes import PAIRINGS, check_choice
 from .derivation import Derivation, counted, derive, symbols
 from .rows import each_row
-
-PAIRINGS = ("interleaved", "half")
 
 
 def sinusoidal(length: int, d_model: int) -> sp.Matrix:
@@ -61,8 +60,7 @@ def _turn(angles, d, pairing):
 
 
 def _pairs(d, pairing):
-    if pairing not in PAIRINGS:
-        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
+    check_choice("pairing", pairing, PAIRINGS)
     if d < 2 or d % 2:
         raise ValueError(f"d was {d}; it must be even, since coordinates rotate in pairs")
     return [(2 * i, 2 * i + 1) if pairing == "interleaved" else (i, i + d // 2) for i in range(d // 2)]

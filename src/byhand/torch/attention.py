@@ -7,8 +7,9 @@ from torch.nn import functional
 
 from ..doors import whole
 from ..record import Record, nothing
+from ..shapes import check_output_projection, check_product, check_projections, check_split
 from .inputs import check_device, check_mask, checked, plain
-from .linear import check_product, weight
+from .linear import weight
 from .position import check_positions, rope
 from .softmax import softmax
 
@@ -84,29 +85,13 @@ def _both(mask, other):
 
 def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions):
     _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions)
-    out = (w_v.shape[1] // (n_kv_heads or n_heads) * n_heads, x.shape[2])
-    if w_o.shape != out:
-        raise ValueError(f"w_o had shape {tuple(w_o.shape)}; it must be {out}: n_heads · d_v, with w_v's d_v, and x's last axis")
+    check_output_projection(x, w_v, w_o, n_heads, n_kv_heads or n_heads)
     if mask is not None:
         check_mask(mask, (len(x), n_heads, x.shape[1], memory.shape[1]), "the scores")
 
 
 def _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions):
-    whole("n_heads", n_heads)
-    n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-    if n_kv_heads < 1 or n_heads % n_kv_heads:
-        raise ValueError(f"n_kv_heads was {n_kv_heads}; it must divide n_heads, {n_heads}")
-    check_product(x=x, w_q=w_q)
-    check_product(memory=memory, w_k=w_k)
-    check_product(memory=memory, w_v=w_v)
-    if x.ndim != 3 or memory.ndim != 3 or len(x) != len(memory):
-        raise ValueError(f"x had shape {tuple(x.shape)} and memory {tuple(memory.shape)}; both must be (batch, time, d_model), of one batch")
-    for name, w, heads in (("w_q", w_q, n_heads), ("w_k", w_k, n_kv_heads), ("w_v", w_v, n_kv_heads)):
-        if w.shape[1] % heads:
-            raise ValueError(f"{name} had width {w.shape[1]}; its {heads} heads must divide it")
-    d_k = w_q.shape[1] // n_heads
-    if w_k.shape[1] != n_kv_heads * d_k:
-        raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
+    check_projections(x, memory, w_q, w_k, w_v, n_heads, n_heads if n_kv_heads is None else n_kv_heads)
     if positions is not None:
         check_positions(positions, x)
         check_positions(positions, memory)
@@ -178,15 +163,7 @@ def mix(
     return record("out", record("concat", concat) @ w_o)
 
 
-def _check_split(x, n_heads):
-    if x.ndim != 3:
-        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (batch, time, heads·d)")
-    whole("n_heads", n_heads)
-    if x.shape[2] % n_heads:
-        raise ValueError(f"n_heads was {n_heads}; it must divide the width, {x.shape[2]}")
-
-
-@checked(_check_split)
+@checked(check_split)
 def split_heads(x: Float[Tensor, "batch time n_heads*d"], n_heads: int) -> Float[Tensor, "batch n_heads time d"]:
     """Head h is the h-th block of columns."""
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)

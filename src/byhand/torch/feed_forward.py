@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..record import Record, nothing
+from ..shapes import check_choice, check_feed_forward
 from .inputs import checked, plain
-from .linear import check_product, linear, weight
+from .linear import linear, weight
 
 (linear,) = plain(linear)
 
@@ -40,20 +41,11 @@ ACTIVATIONS = dict(zip(("relu", "gelu", "gelu_tanh", "swiglu"), plain(relu, gelu
 
 
 def _check_activation(activation):
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation was {activation!r}; it must be one of {', '.join(map(repr, ACTIVATIONS))}")
+    check_choice("activation", activation, ACTIVATIONS)
 
 
 def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
-    _check_activation(activation)
-    if (activation == "swiglu") != (w_3 is not None):
-        given = "missing" if w_3 is None else "given"
-        raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")
-    check_product(x=x, w_1=w_1, b_1=b_1)
-    check_product(hidden=w_1[:0], w_2=w_2, b_2=b_2)
-    if w_3 is not None and w_3.shape != w_1.shape:
-        raise ValueError(f"w_3 had shape {tuple(w_3.shape)}; it must be w_1's, {tuple(w_1.shape)}")
-
+    check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3, ACTIVATIONS)
 
 
 @checked(_check_feed_forward)

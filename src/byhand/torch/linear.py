@@ -5,26 +5,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..doors import whole
+from ..shapes import check_linear
 from .inputs import checked
 
 
-def check_product(**named: Tensor) -> None:
-    """Raise ValueError unless these tensors, rows, a matrix and perhaps a bias, fit together as x w + b."""
-    (x, rows), (w, matrix), *bias = named.items()
-    if matrix.ndim != 2:
-        raise ValueError(f"{w} had shape {tuple(matrix.shape)}; it must be (d_in, d_out)")
-    if rows.shape[-1:] != matrix.shape[:1]:
-        raise ValueError(f"{x} had shape {tuple(rows.shape)}; its last axis must be {w}'s first, {len(matrix)}")
-    for b, value in bias:
-        if value.shape != matrix.shape[1:]:
-            raise ValueError(f"{b} had shape {tuple(value.shape)}; it must be {tuple(matrix.shape[1:])}, {w}'s last axis")
-
-
-def _check_linear(x, w, b):
-    check_product(x=x, w=w, **({} if b is None else {"b": b}))
-
-
-@checked(_check_linear)
+@checked(check_linear)
 def linear(x: Float[Tensor, "*batch d_in"], w: Float[Tensor, "d_in d_out"], b: Float[Tensor, "d_out"] | None = None) -> Float[Tensor, "*batch d_out"]:
     """y = x W + b
 

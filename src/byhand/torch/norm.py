@@ -7,25 +7,16 @@ from torch.nn import functional
 
 from ..config import Config
 from ..record import Record, nothing
+from ..shapes import check_norm
 from .inputs import checked, looks
 
 
 def _check_layer_norm(x, gamma, beta, eps):
-    _check_norm(x, eps, gamma=gamma, beta=beta)
+    check_norm(x, eps, gamma=gamma, beta=beta)
 
 
 def _check_rms_norm(x, gamma, eps):
-    _check_norm(x, eps, gamma=gamma)
-
-
-def _check_norm(x, eps, **gain):
-    if eps < 0:
-        raise ValueError(f"eps was {eps}; it must be a finite number of at least 0")
-    if not x.ndim or not x.shape[-1]:
-        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (..., d) with a d of at least 1")
-    for name, value in gain.items():
-        if value.shape != x.shape[-1:]:
-            raise ValueError(f"{name} had shape {tuple(value.shape)}; it must be {tuple(x.shape[-1:])}, x's last axis")
+    check_norm(x, eps, gamma=gamma)
 
 
 @checked(_check_layer_norm)

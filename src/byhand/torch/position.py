@@ -4,17 +4,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..doors import whole
+from ..shapes import check_places, check_rotation, check_sinusoidal
 from .inputs import check_device, checked, integers, looks
-
-PAIRINGS = ("interleaved", "half")
 
 
 def _check_sinusoidal(length, d_model, dtype, device):
-    whole("length", length)
-    whole("d_model", d_model)
-    if d_model % 2:
-        raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
+    check_sinusoidal(length, d_model)
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype was {dtype}; it must be a floating-point dtype")
     check_device(device)
@@ -22,10 +17,10 @@ def _check_sinusoidal(length, d_model, dtype, device):
 
 def _check_sinusoids(positions, d_model, dtype):
     _check_sinusoidal(1, d_model, dtype, None)
-    _check_places(positions)
+    _whole_positions(positions)
 
 
-def _check_places(positions):
+def _whole_positions(positions):
     positions = integers("positions", positions)
     if positions.numel() and looks(positions) and positions.min() < 0:
         raise ValueError(f"positions held {positions.min()}; each must be at least 0")
@@ -34,18 +29,11 @@ def _check_places(positions):
 
 def check_positions(positions: Int[Tensor, "..."], x: Float[Tensor, "... time d"]) -> None:
     """Raise ValueError unless positions are whole numbers of at least 0, one for each of x's times, or a row of them a sequence."""
-    positions, time = _check_places(positions), x.shape[-2]
-    if positions.shape != (time,) and (x.ndim < 3 or positions.shape != (len(x), time)):
-        raise ValueError(f"positions had shape {tuple(positions.shape)}; it must be ({time},), x's time, or (batch, {time})")
+    check_places(_whole_positions(positions), x)
 
 
 def _check_rope(x, positions, base, pairing):
-    if pairing not in PAIRINGS:
-        raise ValueError(f"pairing was {pairing!r}; it must be one of {', '.join(map(repr, PAIRINGS))}")
-    if x.ndim < 2 or x.shape[-1] % 2:
-        raise ValueError(f"x had shape {tuple(x.shape)}; it must be (..., time, d_k) with an even d_k, since coordinates rotate in pairs")
-    if base <= 0:
-        raise ValueError(f"base was {base}; it must be a finite number above 0")
+    check_rotation(x, base, pairing)
     if positions is not None:
         check_positions(positions, x)
 
