@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..shapes import check_places, check_rotation, check_sinusoidal
+from ..shapes import PAIRINGS, check_places, check_rotation, check_sinusoidal  # noqa: F401 (pages go through the pairings)
 from .checks import checked, upstream
 
 Array = np.ndarray
