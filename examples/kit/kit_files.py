@@ -1,0 +1,77 @@
+"""Reading the kit's files, and comparing with them what an implementation has computed. Needs NumPy, and nothing of the book's package."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+DTYPES = {"F64": np.float64, "I64": np.int64}
+
+
+def read(path):
+    """(what stands under "kit", the arrays by name) of a .json, .npz or .safetensors file."""
+    path = Path(path)
+    if path.suffix == ".json":
+        content = json.loads(path.read_text("utf-8"))
+        return content["kit"], {name: np.array(value) for name, value in content["arrays"].items()}
+    if path.suffix == ".npz":
+        arrays = dict(np.load(path))
+        return json.loads(arrays.pop("kit").item()), arrays
+    content = path.read_bytes()  # safetensors: the header's length in eight bytes, the header as JSON, and the arrays
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    about, arrays = json.loads(header.pop("__metadata__")["kit"]), {}
+    for name, entry in header.items():
+        first, end = entry["data_offsets"]
+        arrays[name] = np.frombuffer(content[start + first : start + end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return about, arrays
+
+
+def compared(mine, theirs, bound, floor):
+    """(holds, place): max|mine − theirs| ≤ bound · max(max|mine|, max|theirs|, floor), and where the two are furthest apart
+
+    holds is None, too small to tell, where the floor alone would let them pass.
+    """
+    if mine.shape != theirs.shape:
+        return False, None
+    gap = np.where((mine == theirs) | (np.isnan(mine) & np.isnan(theirs)), 0.0, np.abs(mine - theirs))
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    place = np.unravel_index(gap.argmax(), gap.shape)
+    size = max(np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in (mine, theirs))
+    if not gap[place] <= bound * max(size, floor):
+        return False, place
+    return (True if gap[place] <= bound * size else None), place
+
+
+def verdict(about, theirs, mine):
+    """(whether it passes, in words): the first stage of the file, in the order of computing, that is not what was computed."""
+    agree = small = 0
+    for name in about["order"]:
+        if name not in mine:
+            return False, f"{name} was not computed"
+        holds, place = compared(np.asarray(mine[name], dtype=float), theirs[name], about["bound"], about["floor"])
+        if holds is False:
+            if place is None:
+                return False, f"the first wrong stage is {name}: shape {theirs[name].shape} in the file, {mine[name].shape} computed"
+            where = ", ".join(map(str, place))
+            return False, f"the first wrong stage is {name}: {theirs[name][place]:.6g} at ({where}) in the file, {mine[name][place]:.6g} computed"
+        agree, small = agree + (holds is True), small + (holds is None)
+    return agree > 0, f"{'passes' if agree else 'no verdict'}: {agree} stages agree, {small} are too small to tell"
+
+
+def main(step, paths):
+    """Hold step(about, given), which returns its arrays by name, against each file; a broken file stands for the right one with its arrays exchanged."""
+    results, passed = {}, True
+    for path in map(Path, paths):
+        about, arrays = read(path)
+        whole = path.parent / about.get("right", path.name)
+        if whole not in results:
+            right_about, right = (about, arrays) if whole == path else read(whole)
+            given = {name: array for name, array in right.items() if name not in right_about["order"]}
+            results[whole] = right_about, right, step(right_about, given)
+        right_about, right, mine = results[whole]
+        passes, words = verdict(right_about, right | arrays, mine)
+        print(f"{path.name}: {words}")
+        passed &= passes
+    sys.exit(not passed)
