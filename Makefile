@@ -29,6 +29,7 @@ help:
 	@echo "make test       run every page against its stored outputs, and all other tests"
 	@echo "make weekly     what takes too long for make test: every page as on Colab, and what Binder installs"
 	@echo "make mutations  change the package's source at random places, and see whether the tests notice (SEED=2 for others)"
+	@echo "make kill-matrix  ask every witness about every planted mistake, and store the answers for the appendix"
 	@echo "make browser    look at the built pages in another browser (BROWSER=firefox or webkit)"
 	@echo "make test-kernels  run every page as other processors would"
 	@echo "make lab        open the book in JupyterLab"
@@ -60,6 +61,10 @@ mutations: .venv/.all
 browser: .venv/.all
 	$(BIN)/playwright install --with-deps $(BROWSER)
 	BOOK_BROWSER=$(BROWSER) $(BIN)/python -m pytest tests/book/test_pages.py tests/book/test_run.py
+
+# Asks every witness about every mistake of the catalogue, and stores what the appendix shows. Minutes.
+kill-matrix: .venv/.all
+	cd book/_tools && $(THREADS) ../../$(BIN)/python -m ledger.kill
 
 # Under each kernel of NumPy and PyTorch that this machine can run, and with two threads.
 test-kernels: .venv/.all
@@ -110,4 +115,4 @@ distclean: clean
 	$(PIP) $(TORCH) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test test-kernels weekly mutations browser lab notebooks pdf publish bench clean distclean
+.PHONY: help book test test-kernels weekly mutations kill-matrix browser lab notebooks pdf publish bench clean distclean

@@ -39,7 +39,7 @@ STORED, EQUIVALENT = (ROOT / "book" / "appendix" / name for name in ("mutation.j
 API = TESTS / "test_public_api.py"
 BITS = re.compile("Bit|Shift")
 # The catalogues of mistakes and of exercises are data.
-LEFT_OUT = {"check/mistakes.py", "check/exercises.py", "check/kill.py", "check/parts.py"}
+LEFT_OUT = {"check/mistakes.py", "check/exercises.py"}
 # Tests under another name than the file's.
 OTHERS = {
     "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss", "numpy/decoder": "kv_cache torch/step", "numpy/feed_forward": "activations",

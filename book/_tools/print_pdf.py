@@ -24,7 +24,8 @@ FORMULAS_AS_PICTURES = """async () => {
     const svg = formula.querySelector('svg');
     const picture = new Image();
     picture.alt = formula.closest('.math').dataset.tex ?? 'formula';
-    picture.style.cssText = `${svg.style.cssText}; width: ${svg.getAttribute('width')}; height: ${svg.getAttribute('height')}`;
+    // As large as where it stands says, not as the picture alone would be: its unit is the height of a letter x.
+    picture.style.cssText = `${svg.style.cssText}; width: ${svg.getAttribute('width')} !important`;
     picture.src = 'data:image/svg+xml,' + encodeURIComponent(new XMLSerializer().serializeToString(svg));
     formula.replaceChildren(picture);
     return picture;

@@ -6,13 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import browser as browsers  # book/_tools
 import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "book/_tools"), str(ROOT / "book/_ext"), str(Path(__file__).parent)]
-
-import browser as browsers  # noqa: E402  (book/_tools)
 
 
 @pytest.fixture(scope="session")

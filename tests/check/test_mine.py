@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledger import kill
 
 from byhand import Config, toy
-from byhand.check import kill, mine
+from byhand.check import mine
 from byhand.check.mistakes import CONVENTIONS, MISTAKES
 from byhand.check.plant import Change, Mistake
 from byhand.numpy import attention, embedding, feed_forward, layers, linear, loss, norm, optimizer, softmax, step

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledger import kill
+from ledger.parts import PARTS
 
-from byhand.check import agreement, kill
+from byhand.check import agreement
 from byhand.check.mistakes import MISTAKES, Change, Mistake
-from byhand.check.parts import PARTS
 from byhand.numpy import linear, norm, step
 
 BOOK = Path(__file__).parents[2] / "book"
@@ -65,7 +66,7 @@ def test_central_differences_catch_every_backward_that_does_not_fit_its_forward_
 
 
 def test_the_stored_matrix_is_the_one_computed(matrix):
-    """Red means: run `python -m byhand.check.kill`, look at what has changed, and refresh the page in the appendix."""
+    """Red means: run `make kill-matrix`, look at what has changed, and refresh the page in the appendix."""
     assert [row.name for row in kill.stored().rows] == list(MISTAKES)
     for row, old in ((row, kill.stored()[row.name]) for row in matrix.rows):
         assert (row.name, row.kind, row.hidden, row.trained_on) == (old.name, old.kind, old.hidden, old.trained_on)

@@ -35,7 +35,7 @@ class Mistake:
 
     kind  "backward", "loss" (∂L/∂z), "optimizer", or "forward", where the backward is wrong in the same way and so agrees with it
     part  "step", where a training step of the encoder-decoder shows it, "stack", where only one of a decoder stack does; or what stands around the step
-          and shows it: a key of byhand.check.parts.PARTS
+          and shows it: a key of PARTS in book/_tools/ledger/parts.py
     page  where the right line is derived, under book/, without the ending
     """
 

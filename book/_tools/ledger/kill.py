@@ -6,30 +6,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from byhand import toy
+from byhand.check.compare import compare
+from byhand.check.derivatives import directional_difference
+from byhand.check.invariants import invariants
+from byhand.check.measure import agreement
+from byhand.check.mine import mine as check_mine
+from byhand.check.mistakes import MISTAKES, Mistake
+from byhand.check.report import Report, Row
 from byhand.config import Config
 from byhand.numpy import decoder, loss, optimizer, step, transformer
 from byhand.parameters import decoder_shapes, encoder_decoder_shapes
 
-from .compare import compare
-from .derivatives import directional_difference
-from .invariants import invariants
-from .measure import agreement
-from .mine import mine as check_mine
-from .mistakes import MISTAKES, Mistake
 from .parts import PARTS
-from .report import Report, Row
 
 # What a witness says of one mistake: "" where it notices nothing, words where it does, None where it cannot look.
 Look = Callable[[Mistake, Mapping[str, toy.Case]], str | None]
 
 NEAR = 0.1  # how far above where it ends without a mistake the loss may be after `training`, which starts 1.5 to 2.7 above its floor
-STORED = "kill_matrix.json"
+STORED = Path(__file__).with_name("kill_matrix.json")
 BOUNDS = {"PyTorch": 1e-10, "SymPy": 1e-12, "central differences": 1e-6}
 # What SymPy looks at, and the ends of the parameters' names: all in `lively`; an entry of the others takes half a second
 _DEEP = ("embedding", "attention.w_q", "0.feed_forward.b_1")
@@ -174,7 +173,7 @@ def by_changing(mistake: Mistake, running: Mapping[str, toy.Case]) -> str | None
 
 
 def by_definition(mistake: Mistake, running: Mapping[str, toy.Case]) -> None:
-    """What stands around a step, by its definition, or by another part of the package (byhand.check.parts)."""
+    """What stands around a step, by its definition, or by another part of the package (parts.py)."""
 
 
 WITNESSES: dict[str, Look] = {
@@ -288,8 +287,8 @@ class WitnessTable(Report):
 
 
 def stored() -> KillMatrix:
-    """The whole matrix as it was last computed: `python -m byhand.check.kill` computes and stores it, and a test does so again and compares."""
-    data = json.loads(files("byhand.check").joinpath(STORED).read_text("utf-8"))
+    """The whole matrix as it was last computed: `make kill-matrix` computes and stores it, and a test does so again and compares."""
+    data = json.loads(STORED.read_text("utf-8"))
     rows = tuple(KillRow(holds=any(entry["seen"].values()), verdict=_verdict(entry["seen"]), **entry) for entry in data)
     return KillMatrix(_title(rows), rows, tuple(data[0]["seen"]))
 
@@ -308,9 +307,7 @@ def _title(rows, trained=True):
     return title + (f"; {learn} train all the same" if trained else "")
 
 
-def kill_matrix(
-    mistakes: Iterable[Mistake] | None = None, witnesses: Mapping[str, Look] | None = None, train: bool = True, name: bool = False
-) -> KillMatrix:
+def kill_matrix(mistakes: Iterable[Mistake] | None = None, witnesses: Mapping[str, Look] | None = None, train: bool = True, name: bool = False) -> KillMatrix:
     """Plants each mistake in turn, asks every witness, and trains with it; with name=True check.mine is asked for its name, which takes a second each.
 
     A row holds where at least one witness notices. A witness looks at the cases on which the mistaken model still runs.
@@ -555,5 +552,5 @@ def _adam_by_sympy():
 
 if __name__ == "__main__":
     matrix = kill_matrix(name=True)
-    Path(__file__).with_name(STORED).write_text(json.dumps(matrix.data(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    STORED.write_text(json.dumps(matrix.data(), indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(matrix)

@@ -9,10 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 from byhand import toy
+from byhand.check.derivatives import directional_difference
+from byhand.check.measure import agreement
 from byhand.numpy import attention, decoder, lora, preference, quantize, sampling, tiled
-
-from .derivatives import directional_difference
-from .measure import agreement
 
 BOUND, SLOPE_BOUND = 1e-10, 1e-6
 
