@@ -1,6 +1,6 @@
-"""What running pages in a browser costs: seconds until Python is ready, seconds for all cells of a page, MB loaded; a click of the live step.
+"""What pages cost in a browser: to read the longest; to run some (seconds until Python is ready, for all cells, MB loaded); a click of the live step.
 
-    python benchmarks/in_page.py [PAGE ...]     a few pages of the built site unless named (book/step/06-attention)
+    python benchmarks/in_page.py [PAGE ...]     runs a few pages of the built site unless named (book/step/06-attention)
 
 Clock time on this machine, the browser's start aside; `make book` must have built the site.
 """
@@ -33,6 +33,25 @@ LIVE = """() => {
 LOADED = "performance.getEntriesByType('resource').filter((e) => /_static.run.(?!run\\.)/.test(e.name)).map((e) => e.name.split('/').pop())"
 
 
+def reading(browser, name):
+    """Seconds of the page's main thread until its first screen is there, and until every formula of the page is."""
+    page = browser.new_page()
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def spent():
+        return next(metric["value"] for metric in session.send("Performance.getMetrics")["metrics"] if metric["name"] == "TaskDuration")
+
+    page.goto((SITE / f"{name}.html").as_uri(), wait_until="load")
+    page.wait_for_function("() => [...document.querySelectorAll('.math')].filter((m) => m.getBoundingClientRect().top < innerHeight)"
+                           ".every((m) => m.querySelector('mjx-container') || !m.offsetParent)")  # fmt: skip
+    first = spent()
+    page.evaluate("byhandTypeset.all()")
+    whole = spent()
+    page.close()
+    return first, whole
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", default=PAGES)
@@ -62,6 +81,9 @@ def main(argv=None):
             print(f"{shown}{ready - begin:>11.1f} s{end - ready:>9.1f} s{size:>7.1f} MB", flush=True)
             page.close()
         if browser:
+            longest = max(SITE.rglob("book/**/*.html"), key=lambda path: path.read_text("utf-8").count('class="math'))  # by its formulas
+            longest = longest.relative_to(SITE).with_suffix("").as_posix()
+            print("reading {}: {:.2f} s of the main thread to the first screen, {:.2f} s with all formulas".format(longest, *reading(browser, longest)))
             page = browser.new_page()
             page.goto(f"{address}/book/step/00-live.html", wait_until="load")
             print("the live step: at most {:.0f} ms for a click, {:.0f} ms for a change".format(*page.evaluate(LIVE)))

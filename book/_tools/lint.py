@@ -20,6 +20,8 @@ MACHINE_PATH = re.compile(r"(?<![\w./:-])(?:/(?:home|Users|root|tmp|work|mnt|pri
 SPHINX_ROLE = re.compile(r"\{(?:doc|term|ref|numref|any|cite(?::\w+)?)\}`[^`]*`")
 # What worked.document_figures says where the numbers are not those of the page as it stands; a stored page has its own.
 CHANGED = "The input was changed"
+# All digits that a float has: the last ones are another processor's as often as not. (More than 20 are an exact value's.)
+ALL_DIGITS = re.compile(r"(?<![\d.])\d+\.\d{14,20}(?!\d)")
 # What each tag folds on the site, and by which names JupyterLab knows it. (GitHub and VS Code fold nothing.)
 FOLDS = {"hide-cell": ("source_hidden", "outputs_hidden"), "hide-input": ("source_hidden",), "hide-output": ("outputs_hidden",)}
 
@@ -93,6 +95,8 @@ def complaints_of_cell(cell):
             yield f"stored an error: {output['ename']}: {output['evalue']}"
         if any(CHANGED in part for part in output_texts(output)):
             yield "compares figures that are not the page's own with a print"
+        if digits := next(filter(None, map(ALL_DIGITS.search, output_texts(output))), None):
+            yield f"prints all digits of a float, {digits[0]}, and the last are not the same on every processor"
         for part in output_texts(output):
             if path := MACHINE_PATH.search(part):
                 yield f"has an output with a path of one machine: {path[0]}"

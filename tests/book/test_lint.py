@@ -61,6 +61,10 @@ def path_in_html(cell):
     cell["outputs"][0]["data"]["text/html"] = "<p>C:\\Users\\someone</p>"
 
 
+def all_digits(cell):
+    cell["outputs"][0]["data"]["text/html"] = "<p data-settings='{&quot;answer&quot;: 2.3381000000000003}'></p>"
+
+
 def empty(cell):
     cell["source"] = []
 
@@ -82,6 +86,7 @@ FAULTS = {
     path_in_source: "path of one machine: /home/someone",
     path_in_stream: "path of one machine: /tmp/tmpabc",
     path_in_html: "path of one machine: C:\\Users",
+    all_digits: "prints all digits of a float, 2.3381000000000003",
     empty: "is empty",
 }
 

@@ -61,7 +61,7 @@ def _uncached(forward):
 
 
 def _torch_logits(case, tokens):
-    from ..torch.decoder import Decoder
+    from byhand.torch.decoder import Decoder
 
     module = Decoder(case.config).double()
     module.load_params(case.params)

@@ -36,7 +36,10 @@ class ByHand(Experiment):
                 raise ValueError(f"slips[{name!r}] was {value}; it must differ from the answer, {self.answer}, in the {digits} decimals that are asked for")
 
     def settings(self) -> dict:
-        return {"answer": self.answer, "digits": self.digits, "slips": self.slips}
+        def kept(value):  # more digits than anybody types, and none that another processor would have otherwise
+            return round(value, self.digits + 6) + 0.0
+
+        return {"answer": kept(self.answer), "digits": self.digits, "slips": {name: kept(value) for name, value in self.slips.items()}}
 
     @property
     def shown(self) -> str:
