@@ -1,5 +1,6 @@
 """python -m byhand check file.py:name    a reader's training step, run in a process of its own; exit code 0 right, 1 not right, 2 no verdict
 python -m byhand kit FOLDER             the conformance kit: worked examples as plain files, and a broken one for each mistake
+python -m byhand worksheet --topic attention --seed 3    a problem for one sheet of paper, and its solution
 """
 
 import argparse
@@ -8,7 +9,7 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m byhand", description="Checks for a transformer of your own.")
+    parser = argparse.ArgumentParser(prog="python -m byhand", description="Checks for a transformer of your own, and problems to work by hand.")
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="which line of a training step of your own is wrong")
     check.add_argument("step", metavar="file.py:name", help="a function (tokens, targets) or (source, decoder_input, targets) that returns a dict")
@@ -20,6 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
     kit = commands.add_parser("kit", help="worked examples as plain files, to hold an implementation in any language against")
     kit.add_argument("folder", help="where to write them")
     kit.set_defaults(run=write_kit)
+    sheet = commands.add_parser("worksheet", help="a problem to work with a calculator, and its solution: HTML that prints, Markdown, a notebook")
+    sheet.add_argument("--topic", required=True, help="attention, norm, loss, output-layer, softmax-backward, adam; step for the whole step, solved")
+    sheet.add_argument("--seed", type=int, required=True, help="another number gives another problem; the same, the same")
+    sheet.add_argument("--folder", default=".", help="where to write (here)")
+    sheet.set_defaults(run=run_worksheet)
     options = parser.parse_args(arguments)
     return options.run(options)
 
@@ -46,6 +52,18 @@ def write_kit(options: argparse.Namespace) -> int:
         return 2
     size = sum(entry["bytes"] for part in ("right", "broken") for entry in manifest[part])
     print(f"{len(manifest['right'])} right files and {len(manifest['broken'])} broken ones in {options.folder}, {size / 1e6:.1f} MB")
+    return 0
+
+
+def run_worksheet(options: argparse.Namespace) -> int:
+    from .worked.worksheet import write
+
+    try:
+        written = write(options.topic, options.seed, options.folder)
+    except (ValueError, ArithmeticError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(*written, sep="\n")
     return 0
 
 
