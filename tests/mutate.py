@@ -1,13 +1,13 @@
 """Which slips in the package's own source would no test notice? A random sample of mutations, made by Cosmic Ray, and the tests run on each.
 
     python tests/mutate.py numpy --sample 300 --seed 1 --store     # a folder of src/byhand; --store: the appendix shows it
-    python tests/mutate.py torch check --sample 20 --seed 53       # a few of each, as the weekly run does
+    python tests/mutate.py torch check/compare --sample 20         # or a file of one
 
 A mutation is a place in the source (an operator, a number, a comparison, a decorator, ...) and one of the ways that Cosmic Ray knows to change
 it. Left out are annotations, and arithmetic turned into bit operations, which no float takes. The tests of a file are those of its name and
-those under OTHERS, beside the bad calls of its functions; each mutation runs them in a process of its own, forked from one that has the
-libraries loaded, on a copy of the source. A survivor that stands in equivalent.yml, with the reason why it makes no difference, is
-known; any other makes the exit status 1.
+those under OTHERS, beside the bad calls of its functions. Each mutation runs them in a process of its own, forked from one that has the
+libraries loaded, on a copy of the source: those that run the changed line, the quickest first, as a run without any mutation has
+told. A survivor that stands in equivalent.yml, with the reason why it makes no difference, is known; any other makes the exit status 1.
 """
 
 import argparse
@@ -28,10 +28,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import hypothesis
+import jaxtyping  # noqa: F401 (loaded once, for every child, as the others)
+import pytest
+import sympy  # noqa: F401
+import torch
 import yaml
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
+from coverage import Coverage
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src" / "byhand", ROOT / "tests"
@@ -50,7 +56,7 @@ OTHERS = {
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",
     "check/doors": "derivatives",
 }  # fmt: skip
-LIMIT = 90  # seconds for one mutation, against hanging
+LIMIT = 300  # seconds for one mutation, against hanging; the processor's may be five times what the tests take without one
 
 
 def places(code):
@@ -86,14 +92,14 @@ def annotations(code):
 
 
 def sample(folders, size, seed):
-    """size mutations of each folder: places drawn at random over all its files, and at each one of the ways."""
+    """size mutations of each folder or file: places drawn at random over all its files, and at each one of the ways. File by file."""
     rng = random.Random(seed)
     for folder in folders:
         found = []
-        for path in sorted((SOURCE / folder).glob("*.py")):
+        for path in sorted((SOURCE / folder).glob("*.py")) or [SOURCE / f"{folder}.py"]:
             if str(path.relative_to(SOURCE)) not in LEFT_OUT:
                 found += [(path, place, ways) for place, ways in sorted(places(path.read_text()).items())]
-        for path, place, ways in rng.sample(found, min(size, len(found))):
+        for path, place, ways in sorted(rng.sample(found, min(size, len(found)))):
             yield path, place, rng.choice(ways)
 
 
@@ -105,44 +111,102 @@ def tests_of(path):
     return [found for floor, _, name in places if (found := TESTS / (floor or path.parent.name) / f"test_{name}.py").exists()]
 
 
-def run(path, code, source, log):
+class Measuring:
+    """Notes of every test how long it took, and which lines of a file it ran."""
+
+    def __init__(self, file, notes):
+        self.file, self.notes, self.seconds = str(file), notes, {}
+        self.coverage = Coverage(data_file=None, include=[self.file], messages=False)
+
+    def pytest_collection(self):
+        hypothesis.settings.load_profile("mutate")  # in place of the one that conftest.py has loaded
+        self.coverage.start()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        self.coverage.switch_context(item.nodeid)
+        began = time.process_time()
+        result = yield
+        self.seconds[item.nodeid] = time.process_time() - began
+        self.coverage.switch_context("")
+        return result
+
+    def pytest_sessionfinish(self):
+        self.coverage.stop()
+        lines = {}
+        for line, tests in self.coverage.get_data().contexts_by_lineno(self.file).items():
+            for test in tests:
+                lines.setdefault(test, []).append(line)
+        known = json.loads(self.notes.read_text()) if self.notes.exists() else {}
+        self.notes.write_text(json.dumps(known | {test: (seconds, lines.get(test, [])) for test, seconds in self.seconds.items()}))
+
+
+class Chosen:
+    """Runs these tests alone, the quickest first."""
+
+    def __init__(self, tests):
+        self.tests = tests
+
+    def pytest_collection(self):
+        hypothesis.settings.load_profile("mutate")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        items[:] = sorted((item for item in items if item.nodeid in self.tests), key=lambda item: self.tests[item.nodeid])
+
+
+def choose(notes, code, place):
+    """The tests that run the changed lines, and the seconds of each; where none does, as of a default, those that run the function; else all."""
+    changed, around = set(range(place[0][0], place[1][0] + 1)), set()
+    for node in ast.parse(code).body:
+        lines = range(min(part.lineno for part in (node, *getattr(node, "decorator_list", ()))), node.end_lineno + 1)
+        around |= set(lines) if changed.intersection(lines) else set()
+    for lines in (changed, around):
+        found = {test: seconds for test, (seconds, run) in notes.items() if lines.intersection(run)}
+        if found:
+            return found
+    return {test: seconds for test, (seconds, _) in notes.items()}
+
+
+def run(path, code, scratch, tests=None):
     """Whether the tests notice: "noticed", "survived" or "too slow". Forked, so that each finds the libraries loaded and the package not yet."""
+    file = scratch / "src" / "byhand" / path.relative_to(SOURCE)
+    file.write_text(code)
     child = os.fork()
     if not child:
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(os.open(scratch / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os.dup2(1, 2)
-        signal.alarm(LIMIT)
         resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
-        (source / "byhand" / path.relative_to(SOURCE)).write_text(code)
-        os._exit(tested(path, source))
+        if tests:
+            signal.alarm(LIMIT)
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds := int(20 + 5 * sum(tests.values())), seconds))
+        os._exit(tested(path, scratch, tests))
     _, status = os.waitpid(child, 0)
-    (source / "byhand" / path.relative_to(SOURCE)).write_text(path.read_text())
+    file.write_text(path.read_text())
     if os.WIFSIGNALED(status):
         return "too slow"
     return "survived" if os.WEXITSTATUS(status) == 0 else "noticed"
 
 
-def tested(path, source):
-    import hypothesis
-    import pytest
-
-    sys.path.insert(0, str(source))
-    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    sys.dont_write_bytecode = True
+def tested(path, scratch, tests):
+    sys.path.insert(0, str(scratch / "src"))
+    sys.dont_write_bytecode = False
+    os.environ |= {"PYTHONPATH": str(scratch / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     os.chdir(ROOT)
-    quick = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # the smallest example is of no interest here
-    hypothesis.settings.register_profile("mutate", phases=quick, max_examples=20, derandomize=True, deadline=None, database=None)
-    hypothesis.settings.load_profile("mutate")
-    how = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider"]
+    if tests:
+        files = {str(ROOT / test.partition("::")[0]) for test in tests}
+        sessions = [sorted(files - {str(API)}), [str(API)] if str(API) in files else []]
+    else:
+        by_floor = path.parent.name == "check" or path.stem in ("checks", "inputs", "passes")
+        sessions = [list(map(str, tests_of(path))), [str(API), "-k", f"{path.parent.name}." if by_floor else f"{path.parent.name}.{path.stem}."]]
+    plugin = Chosen(tests) if tests else Measuring(scratch / "src" / "byhand" / path.relative_to(SOURCE), scratch / "notes")
     try:
-        floor, name = path.parent.name, path.stem
-        by_floor = floor == "check" or name in ("checks", "inputs", "passes")
-        files = [str(file) for file in tests_of(path)]
-        if files and pytest.main([*how, *files]):
-            return 1
-        return 0 if pytest.main([*how, str(API), "-k", f"{floor}." if by_floor else f"{floor}.{name}."]) in (0, 5) else 1
+        for session in filter(None, sessions):
+            if pytest.main(["-x", "-q", "--tb=line", "-p", "no:cacheprovider", *session], [plugin]) not in (0, 5):
+                return 1
     except BaseException:
         return 1
+    return 0
 
 
 def what(path, code, mutated):
@@ -163,18 +227,19 @@ def main():
     parser.add_argument("--only", default="", help="a part of a file's path")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
-    import hypothesis, jaxtyping, numpy, pytest, torch  # noqa: E401, F401, I001 (loaded once, for every child)
     torch.set_num_threads(1)
+    quick = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # the smallest example is of no interest here
+    hypothesis.settings.register_profile("mutate", phases=quick, max_examples=20, derandomize=True, deadline=None, database=None)
 
     known = yaml.safe_load(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
     results = json.loads(given.store.read_text()) if given.store and given.store.exists() else {}
     unknown, done, start = [], 0, time.time()
     with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "src"
+        scratch, source = Path(scratch), Path(scratch) / "src"
         shutil.copytree(SOURCE, source / "byhand", ignore=shutil.ignore_patterns("__pycache__"))
         # told apart by what they hold, and not by a time: a file changed twice in one second would be taken for what it was
         compileall.compile_dir(source, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
-        sound = {}
+        notes = {}
         for path, place, (name, occurrence) in sample(given.folders, given.sample, given.seed):
             file = str(path.relative_to(SOURCE))
             if given.only not in file:
@@ -190,12 +255,14 @@ def main():
             digest = hashlib.sha256(key.encode()).hexdigest()[:12]
             if results.get(digest, {}).get("outcome", "survived") != "survived":
                 continue  # an earlier run has it, and was broken off
-            if path not in sound:
-                sound[path] = run(path, code, source, Path(scratch) / "log")
-                if sound[path] != "survived":
-                    sys.exit(f"{file}: its tests fail without any mutation\n{(Path(scratch) / 'log').read_text()[-3000:]}")
+            if path not in notes:
+                (scratch / "notes").unlink(missing_ok=True)
+                if run(path, code, scratch) != "survived":
+                    sys.exit(f"{file}: its tests fail without any mutation\n{(scratch / 'log').read_text()[-3000:]}")
+                notes[path] = json.loads((scratch / "notes").read_text())
+                print(f"{file}: {len(notes[path])} tests, {sum(seconds for seconds, _ in notes[path].values()):.0f} s", file=sys.stderr, flush=True)
             began = time.time()
-            outcome = run(path, mutated, source, Path(scratch) / "log")
+            outcome = run(path, mutated, scratch, choose(notes[path], code, place))
             done += 1
             if outcome == "survived":
                 outcome = "equivalent" if key in known else outcome
