@@ -54,7 +54,7 @@ OTHERS = {
     "numpy/step": "torch/step", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer loss",
     "torch/linear": "transformer", "torch/embedding": "transformer", "torch/softmax": "attention", "check/diagnosis": "compare exercise",
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",
-    "check/doors": "derivatives",
+    "check/doors": "derivatives", "check/exercise": "exercises",
 }  # fmt: skip
 LIMIT = 300  # seconds for one mutation, against hanging; the processor's may be five times what the tests take without one
 

@@ -5,8 +5,10 @@ this red. A bad call must raise a ValueError, TypeError or IndexError that names
 where the annotations say so, and a gradient's always; what else an argument may be stands in ALLOWED, with the reason.
 """
 
+import dataclasses
 import inspect
 import re
+import sys
 import types
 import typing
 import warnings
@@ -576,3 +578,21 @@ def test_bad_calls_are_refused_by_name(name):
         if (wrong := fault(function, argument, kind, arguments, free, good))
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+# ---- what they return ---------------------------------------------------------------------------
+
+CLASSES = {
+    f"{thing.__module__.removeprefix('byhand.')}.{thing.__name__}": thing
+    for name, module in sys.modules.items() if name.startswith("byhand.")
+    for thing in vars(module).values() if dataclasses.is_dataclass(thing) and isinstance(thing, type)
+}  # fmt: skip
+FILLED = {"check.watch.Watched"}  # while the block runs
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_a_result_cannot_be_changed(name):
+    how = CLASSES[name].__dataclass_params__
+    assert how.frozen != (name in FILLED)
+    if issubclass(CLASSES[name], Report):  # equal to itself alone, and shown as its own code says
+        assert not how.eq and inspect.getsource(CLASSES[name].__repr__)

@@ -1,5 +1,8 @@
 """The first stage that differs, and how it differs."""
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +30,7 @@ def _changed(array, place, value):
         (X * 3, X, "3 times what it should be"),
         (X / 3, X, "0.33333 times (1/3) what it should be"),
         (-X, X, "the sign is wrong everywhere"),
-        (X * -5**0.5, X, "-2.2361 times (-√5)"),
+        (X * -(5**0.5), X, "-2.2361 times (-√5)"),
         (X * 6 / 5, X, "1.2 times (6/5)"),
         (X * 0.1234, X, "0.1234 times what"),
         (W.T, W, "transposed: axes 0 and 1 are exchanged"),
@@ -122,6 +125,107 @@ def test_one_shared_name_does_not_leave_the_others_uncompared():
     assert len(check.compare(mine, activations).rows) == len(names)
     mine["layer20"] = -mine["layer20"]
     assert check.compare(mine, activations).first.name == names[20]
+
+
+@pytest.mark.parametrize("shared", range(6))
+def test_names_count_where_half_of_them_are_shared(shared):
+    """With fewer the others are paired by shape and order."""
+    mine = {f"s{i}" if i < shared else f"my{i}": X[..., i] for i in range(5)}
+    result = check.compare(mine, {f"s{i}": X[..., i] for i in range(5)})
+    assert result and len(result.rows) == (5 if shared < 3 else shared) and len(result.only_reference) == 5 - len(result.rows)
+    four = check.compare({"s0": X, "s1": W, "a": -X, "b": -W}, {"s0": X, "s1": W, "c": -X, "d": -W})
+    assert len(four.rows) == 2 and four.only_mine == ("a", "b") and four.only_reference == ("c", "d")
+
+
+def _best(worth):
+    """The most that pairs can be worth that leave both orders as they are, by trying all."""
+    m, n = worth.shape
+    ways = (zip(a, b) for k in range(1, min(m, n) + 1) for a in itertools.combinations(range(m), k) for b in itertools.combinations(range(n), k))
+    return max((sum(worth[pair] for pair in way) for way in ([*way] for way in ways) if all(worth[pair] for pair in way)), default=0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_of_all_pairings_in_order_the_best_is_found(seed):
+    """Whoever is left out, on either side: as many agree as can, then as many shapes are equal as can."""
+    rng = np.random.default_rng(seed)
+    arrays = [rng.normal(size=shape) for shape in ((2, 3), (2, 3), (3, 2), (4,), (2, 3, 1))]
+    mine, right = ([arrays[i] for i in rng.integers(0, len(arrays), rng.integers(1, 5))] for _ in "ab")
+    mine = [value.T if value.ndim == 2 and rng.random() < 0.2 else value for value in mine]
+
+    def worth(a, b):
+        if a.shape == b.shape:
+            return 1e6 if (a == b).all() else 1e3
+        return (9e5 if a.ndim == b.ndim == 2 and a.shape == b.T.shape and (a == b.T).all() else 1) if sorted(a.shape) == sorted(b.shape) else 0
+
+    table = np.array([[worth(a, b) for b in right] for a in mine])
+    if not table.any():
+        with pytest.raises(ValueError, match="at least two must agree"):
+            check.compare(dict(zip("abcd", mine)), dict(zip("stuv", right)))
+        return
+    result = check.compare(dict(zip("abcd", mine)), dict(zip("stuv", right)))
+    pairs = [("abcd".index(row.mine), "stuv".index(row.name)) for row in result.rows]
+    assert all(i < k and j < l for (i, j), (k, l) in itertools.pairwise(pairs)) and all(table[pair] for pair in pairs)
+    assert sum(table[pair] for pair in pairs) == _best(table)
+    assert sum(row.holds for row in result.rows) == sum(table[pair] == 1e6 for pair in pairs)
+
+
+def test_who_is_worth_more():
+    square, wide = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(4, 6))
+
+    def partner(name, mine, reference):
+        return {row.name: row.mine for row in check.compare(mine, reference).rows}.get(name)
+
+    assert partner("r", {"a": square[0], "b": wide.T}, {"r": wide}) == "b"  # exchanged axes before an equal shape
+    assert partner("r", {"a": square[0].T, "b": square[1]}, {"r": wide}) == "b"  # an equal shape before another order of its axes
+    assert partner("r", {"a": square[0], "b": wide.T, "c": wide}, {"r": wide}) == "c"
+    assert partner("r", {"a": wide.T[None], "b": square[0].T}, {"r": wide}) == "b"
+    assert partner("r", {"a": square[0].T}, {"r": wide}) == "a"
+    crossing = {"a": np.ones((3, 2)), "b": np.ones((5, 2)), "c": square[0]}
+    assert [row.name for row in check.compare(crossing, {"r": wide, "s": np.ones((2, 3)), "t": np.ones((2, 5))}).rows] == ["r"]
+
+
+def test_where_no_gradient_arrived_the_shape_alone_tells():
+    def module(**grads):
+        """Parameters of 1 with these gradients."""
+        parameters = {name: torch.nn.Parameter(torch.ones(*(grad if isinstance(grad, tuple) else grad.shape)).double()) for name, grad in grads.items()}
+        for name, grad in grads.items():
+            parameters[name].grad = None if isinstance(grad, tuple) else torch.tensor(grad)
+        return SimpleNamespace(named_parameters=parameters.items)
+
+    right = {"q": X[0], "k": X[1], "w": W, "v": W[:2]}
+    result = check.compare(module(a=(4, 6), b=X[1], c=(6, 2), d=W, e=(2, 6)), right)
+    assert [(row.name, row.mine, row.holds) for row in result.rows] == [("q", "a", False), ("k", "b", True), ("w", "d", True), ("v", "e", False)]
+    assert result.only_mine == ("c",) and all("no gradient arrived in mine, but at b, d" in row.how for row in result.failures)
+    result = check.compare({"a": None, "b": X}, {"y": W, "x": None, "z": X})
+    assert [row.name for row in result.rows] == ["z"] and result.only_mine == ("a",) and result.only_reference == ("y", "x")
+    crossing = check.compare(module(c=RNG.normal(size=(4, 2)), a=(3, 4)), {"q": RNG.normal(size=(3, 4)), "k": W[:2, :4]})
+    assert [(row.name, row.mine) for row in crossing.rows] == [("q", "a")]
+
+
+def test_all_the_paths_of_one_place_left_out_together():
+    paths = {f"x.via_{way}": RNG.normal(size=(3, 4)) for way in "abc"}
+    total = RNG.normal(size=(3, 4))
+    for ways in (2, 3):
+        some = dict(list(paths.items())[:ways])
+        reference = {"z": total + sum(some.values())} | some
+        assert check.compare(reference | {"z": total}, reference).first.how == "x, by all its paths, is missing from the sum"
+    reference = {"z": total + paths["x.via_a"], "x.via_a": paths["x.via_a"], "y.via_a": RNG.normal(size=(3, 4))}
+    assert check.compare(reference | {"z": total}, reference).first.how == "x.via_a is missing from the sum"
+
+
+def test_what_the_rows_and_the_title_say():
+    small = {"s": np.array([1e-13])}
+    names = {name: X + i for i, name in enumerate("abcde")}
+    result = check.compare({**names, "w": W, "s": np.zeros(1), "b": X}, {**names, "w": W} | small)
+    assert [row.name for row in result.rows if row.verdict == "agrees within 1e-9"] == ["a", "c", "d", "e", "w"]
+    assert result["s"].verdict == "left open: too small to tell" and result["b"].verdict == "differs: it is what a should be"
+    far = check.compare({"x": _changed(X, (1, 2, 3), 99.0)}, {"x": X}).first
+    assert far.where == "[1, 2, 3]" and far.worst == pytest.approx((99 - X[1, 2, 3]) / 99)
+    assert result.title == "1 of 7 stages differs; the first is b: it is what a should be; 1 left open"
+    assert check.compare({"a": 2 * X, "b": -W}, {"a": X, "b": W}).title == "2 of 2 stages differ; the first is a: 2 times what it should be"
+    assert check.compare({"a": 2 * X}, {"a": X}).title == "1 of 1 stage differs; the first is a: 2 times what it should be"
+    with pytest.raises(ValueError, match=r"mine had a, b, c, d and 1 more and the reference t, u, v, w; at least two"):
+        check.compare(names, dict.fromkeys("tuvw", W))
 
 
 def test_names_can_be_given():

@@ -195,15 +195,13 @@ def _by_shape_and_order(mine, reference, bound):
 
 
 def _worth(mine, right, bound):
-    """An agreement outweighs any number of equal shapes."""
-    if isinstance(mine, NoGradient) or isinstance(right, NoGradient):
-        return 2.0 if mine.shape is not None and mine.shape == right.shape else 0.0
-    if mine.shape == right.shape:
-        return 1000.0 if difference(mine, right).holds(bound) else 2.0
-    if sorted(mine.shape) != sorted(right.shape):
+    """An agreement outweighs any number of equal shapes, and one of these any number of shapes with their axes exchanged."""
+    arrays = not isinstance(mine, NoGradient) and not isinstance(right, NoGradient)
+    if mine.shape is not None and mine.shape == right.shape:
+        return 1e6 if arrays and difference(mine, right).holds(bound) else 1e3
+    if not arrays or sorted(mine.shape) != sorted(right.shape):
         return 0.0
-    turned = mine.ndim == right.ndim and diagnose(mine, right, bound).count("transposed")
-    return 900.0 if turned else 1.0
+    return 9e5 if diagnose(mine, right, bound).count("transposed") else 1.0
 
 
 def _some(names, most=4):

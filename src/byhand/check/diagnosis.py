@@ -92,7 +92,7 @@ def _factor(mine, right, bound):
     c = (mine * right).sum() / (right * right).sum()
     if right.size == 1 and not _factor_name(abs(c)):  # any number is some multiple of another
         return ""
-    return factor_text(c) if c and _same(mine, c * right, bound) and _same(mine / c, right, bound) else ""
+    return factor_text(c) if c and _same(mine, c * right, bound) else ""
 
 
 def factor_text(c: float) -> str:
