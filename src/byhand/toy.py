@@ -3,7 +3,7 @@
 `document` and `exact` share one set of weights, from which the numbers of document 1 follow by an ordinary forward
 pass. `lively` has the same sizes and no gradient that vanishes. `generic` has every size different, padding and
 batches, for proving gradients; `decoder` is the like for the decoder-only stack, and `block` is one small block of it
-with half-integer weights, pre- or post-norm.
+with half-integer weights, pre- or post-norm. `uneven` and `tied_stack` are the smallest that show what a mistake does.
 """
 
 import json
@@ -132,6 +132,30 @@ def block(norm: str = "pre") -> Case:
         config, {name: params[name] for name in decoder_shapes(config)}, None, np.array([[0, 1, 2]]), np.array([[1, 2, 3]]),
         source_lengths=None, target_lengths=None, reduction="mean", smoothing=0.0,
         names={"source": (), "target": ("The", "cat", "sat", "down")},
+    )  # fmt: skip
+
+
+def uneven(tied: bool = False, seed: int = 1) -> Case:
+    """generic's mixture, smaller: two layers, d_k ≠ d_v, a padded batch, repeated tokens, no two sizes the same where that matters."""
+    config = Config(d_model=6, n_heads=2, d_k=2, d_v=4, d_ff=5, n_layers=2, source_vocab=4, target_vocab=7, tied=tied)
+    rng = np.random.default_rng(seed)
+    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in encoder_decoder_shapes(config).items()}
+    names = {"source": tuple("abcd"), "target": tuple("ABCDEFG")}
+    return Case(
+        config, params, np.array([[1, 2, 1, 0, 3], [3, 0, 0, 0, 0]]), np.array([[0, 4, 4], [0, 6, 2]]), np.array([[4, 4, 1], [6, 2, 1]]),
+        np.array([5, 2]), np.array([3, 2]), reduction="mean", smoothing=0.1, names=names,
+    )  # fmt: skip
+
+
+def tied_stack(seed: int = 0) -> Case:
+    """A stack of GPT-2's kind, beside decoder's Llama: layer norm, GELU, sines, tied weights, smoothing; padded."""
+    config = Config(d_model=6, n_heads=2, d_ff=5, n_layers=2, source_vocab=1, target_vocab=7, norm="pre", activation="gelu_tanh", tied=True)
+    rng = np.random.default_rng(seed)
+    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in decoder_shapes(config).items()}
+    names = {"source": (), "target": tuple("ABCDEFG")}
+    return Case(
+        config, params, None, np.array([[0, 4, 4, 2], [0, 6, 2, 0]]), np.array([[4, 4, 2, 1], [6, 2, 1, 1]]),
+        None, np.array([4, 3]), reduction="mean", smoothing=0.1, names=names,
     )  # fmt: skip
 
 

@@ -19,10 +19,9 @@ from byhand.__main__ import main
 from byhand.check import kit
 from byhand.check.measure import difference
 from byhand.check.mistakes import MISTAKES
-from byhand.check.parts import PARTS
 
 ROOT = Path(__file__).parents[2]
-SAMPLE = [mistake for mistake in MISTAKES.values() if mistake.part not in PARTS][::9]
+SAMPLE = [mistake for mistake in MISTAKES.values() if mistake.part in kit.LOOKED_AT][::9]
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc, gcc, clang)")
 
@@ -240,8 +239,8 @@ def test_every_mistake_of_a_training_step_has_a_name_for_its_file():
 @pytest.mark.slow
 def test_every_mistake_of_a_training_step_has_its_file(whole):
     manifest = json.loads((whole / "manifest.json").read_text("utf-8"))
-    assert [entry["mistake"] for entry in manifest["broken"]] == [mistake.name for mistake in MISTAKES.values() if mistake.part not in PARTS]
-    assert all(entry["shows_in"] in PARTS for entry in manifest["not_in_a_step"])
+    assert [entry["mistake"] for entry in manifest["broken"]] == [mistake.name for mistake in MISTAKES.values() if mistake.part in kit.LOOKED_AT]
+    assert not any(entry["shows_in"] in ("no instance", *kit.LOOKED_AT) for entry in manifest["not_in_a_step"])
 
 
 def test_a_mistake_around_the_step_shows_in_none_of_it():

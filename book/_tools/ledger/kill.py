@@ -18,9 +18,8 @@ from byhand.check.measure import agreement
 from byhand.check.mine import mine as check_mine
 from byhand.check.mistakes import MISTAKES, Mistake
 from byhand.check.report import Report, Row
-from byhand.config import Config
 from byhand.numpy import decoder, loss, optimizer, step, transformer
-from byhand.parameters import decoder_shapes, encoder_decoder_shapes
+from byhand.toy import tied_stack, uneven
 
 from .parts import PARTS
 
@@ -44,30 +43,6 @@ def cases() -> dict[str, toy.Case]:
         "document": toy.document(), "lively": toy.lively(), "uneven": uneven(), "uneven, tied": uneven(tied=True),
         "stack": toy.decoder(), "stack, tied": tied_stack(),
     }  # fmt: skip
-
-
-def uneven(tied: bool = False, seed: int = 1) -> toy.Case:
-    """generic's mixture, smaller: two layers, d_k ≠ d_v, a padded batch, repeated tokens, no two sizes the same where that matters."""
-    config = Config(d_model=6, n_heads=2, d_k=2, d_v=4, d_ff=5, n_layers=2, source_vocab=4, target_vocab=7, tied=tied)
-    rng = np.random.default_rng(seed)
-    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in encoder_decoder_shapes(config).items()}
-    names = {"source": tuple("abcd"), "target": tuple("ABCDEFG")}
-    return toy.Case(
-        config, params, np.array([[1, 2, 1, 0, 3], [3, 0, 0, 0, 0]]), np.array([[0, 4, 4], [0, 6, 2]]), np.array([[4, 4, 1], [6, 2, 1]]),
-        np.array([5, 2]), np.array([3, 2]), reduction="mean", smoothing=0.1, names=names,
-    )  # fmt: skip
-
-
-def tied_stack(seed: int = 0) -> toy.Case:
-    """A stack of GPT-2's kind, beside toy.decoder's Llama: layer norm, GELU, sines, tied weights, smoothing; padded."""
-    config = Config(d_model=6, n_heads=2, d_ff=5, n_layers=2, source_vocab=1, target_vocab=7, norm="pre", activation="gelu_tanh", tied=True)
-    rng = np.random.default_rng(seed)
-    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in decoder_shapes(config).items()}
-    names = {"source": (), "target": tuple("ABCDEFG")}
-    return toy.Case(
-        config, params, None, np.array([[0, 4, 4, 2], [0, 6, 2, 0]]), np.array([[4, 4, 2, 1], [6, 2, 1, 1]]),
-        None, np.array([4, 3]), reduction="mean", smoothing=0.1, names=names,
-    )  # fmt: skip
 
 
 # ---- the witnesses ------------------------------------------------------------------------------

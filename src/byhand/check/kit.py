@@ -24,10 +24,8 @@ from byhand import toy
 from byhand.numpy import optimizer, step
 from byhand.toy import Case
 
-from .kill import tied_stack, uneven
 from .measure import FLOOR, difference
 from .mistakes import MISTAKES, Mistake
-from .parts import PARTS
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -48,8 +46,8 @@ def instances() -> dict[str, Case]:
     decoder = toy.decoder()
     brief = {name: getattr(decoder, name)[:1, :4].copy() for name in ("decoder_input", "targets")}
     return {
-        "document": toy.document(), "lively": toy.lively(), "uneven_tied": uneven(tied=True), "generic": toy.generic(),
-        "block_pre": toy.block("pre"), "block_post": toy.block("post"), "stack_tied": tied_stack(),
+        "document": toy.document(), "lively": toy.lively(), "uneven_tied": toy.uneven(tied=True), "generic": toy.generic(),
+        "block_pre": toy.block("pre"), "block_post": toy.block("post"), "stack_tied": toy.tied_stack(),
         "decoder_brief": replace(decoder, **brief, target_lengths=np.array([3])), "decoder": decoder,
     }  # fmt: skip
 
@@ -185,7 +183,7 @@ def write(
     for mistake in MISTAKES.values() if mistakes is None else mistakes:
         found = broken(mistake)
         if found is None:
-            nowhere.append({"mistake": mistake.name, "shows_in": mistake.part if mistake.part in PARTS else "no instance"})
+            nowhere.append({"mistake": mistake.name, "shows_in": "no instance" if mistake.part in LOOKED_AT else mistake.part})
             continue
         for kind in broken_as:
             path = folder / "broken" / f"{slug(mistake.name)}.{kind}"
