@@ -7,7 +7,7 @@ PAGES = book
 CONSTRAINTS = --constraint constraints.txt
 # Asked for PyTorch's CPU build on Linux without an NVIDIA driver; `make test TORCH_INDEX=` asks nobody.
 TORCH_INDEX = https://download.pytorch.org/whl/cpu
-WORKERS = 2
+WORKERS = 3
 # For `make mutations`.
 SEED = 1
 # For `make browser`: firefox, webkit or chromium.

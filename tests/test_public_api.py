@@ -6,6 +6,7 @@ where the annotations say so, and a gradient's always; what else an argument may
 """
 
 import dataclasses
+import gc
 import inspect
 import re
 import sys
@@ -27,6 +28,15 @@ from byhand.check.exercise import Verdict
 from byhand.check.report import Report
 from byhand.numpy import tiled
 from byhand.record import Record
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_is_there_already_is_not_searched():
+    """kept_memory collects garbage before it counts, thousands of times here, beside what other tests have imported."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
 
 LOOKS = {"byhand.numpy.checks", "byhand.numpy.passes", "byhand.torch.inputs"}  # what a public function looks with, and is run by
 

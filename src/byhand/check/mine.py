@@ -176,6 +176,7 @@ class _Check:
         self.rng = np.random.default_rng(seed)
         self.has_source = reader.wants[0] == 3
         self.notes: list[str] = []
+        self.kept: dict[tuple, tuple] = {}
 
     def judgement(self) -> Judgement:
         probe = self.call(_even(self.batch([2, 2] if self.has_source else [2], 1, 2)))
@@ -380,19 +381,24 @@ class _Check:
 
     def agree(self, found) -> dict[str, bool | None]:
         """Of every array that it returned, whether it is this one; None where both are too small to tell."""
-        verdicts = {}
+        return dict(self.agreements(found))
+
+    def agreements(self, found) -> Iterator[tuple[str, bool | None]]:
         for name, value in self.seen.items():
             right = found.get(name)
-            verdicts[name] = value.shape == np.shape(right) and difference(value, right, name).holds(self.bounds[name])
-        return verdicts
+            yield name, value.shape == np.shape(right) and difference(value, right, name).holds(self.bounds[name])
 
     def tried(self, mistakes: list[Mistake], only=None, params=None) -> Arrays | None:
         """The reference with these mistakes; None where it does not run like that."""
         together = Mistake("", "", sum((m.changes for m in mistakes), ()))
-        try:
-            return self.reference.run(self.data, together, only, params)
-        except (ValueError, IndexError, KeyError):
-            return None
+        asked = together.changes, only, id(self.reference), id(self.data), id(params)  # the same is asked several times
+        if asked not in self.kept:
+            try:
+                found = self.reference.run(self.data, together, only, params)
+            except (ValueError, IndexError, KeyError):
+                found = None
+            self.kept[asked] = found, (self.reference, self.data, params)  # what has an id lives as long as it is known by it
+        return self.kept[asked][0]
 
     def explanations(self, forward) -> Iterator[tuple[list[Mistake], str]]:
         """Mistakes that give every one of its arrays, and where alone they are made: everywhere, then at one place, then two together."""
@@ -426,7 +432,7 @@ class _Check:
                 yield next((words(name) for name in base if name in self.seen and not _same(found[name], base[name])), f"call {number}")
 
     def explains(self, found) -> bool:
-        return found is not None and False not in self.agree(found).values()
+        return found is not None and all(holds is not False for _, holds in self.agreements(found))
 
     def reach(self, found) -> int:
         """How many arrays agree before the first that does not."""

@@ -60,13 +60,11 @@ class Mistake:
                     chosen.rule = wrong[function.rule]
         undo = []
         try:
-            for module in [module for name, module in sys.modules.items() if name.startswith("byhand.numpy")]:
-                tables = [value for name, value in vars(module).items() if isinstance(value, dict) and not name.startswith("__")]
-                for names in (vars(module), *tables):  # a table such as ACTIVATIONS holds functions too
-                    for name, value in list(names.items()):
-                        if _has(value, wrong):
-                            undo.append((names, name, value))
-                            names[name] = _exchanged(value, wrong)
+            places = _places(tuple(name for name in sys.modules if name.startswith("byhand.numpy")))
+            for names, name in (place for function in wrong for place in places.get(function, ())):
+                if _has(value := names[name], wrong):
+                    undo.append((names, name, value))
+                    names[name] = _exchanged(value, wrong)
             yield calls
         finally:
             for names, name, value in undo:
@@ -110,6 +108,25 @@ def _wrong(changes):
     return wrong | {function.rule: mistaken.rule for function, mistaken in wrong.items() if hasattr(function, "rule")}
 
 
+@cache
+def _places(modules):
+    """Where each function has a name: in a module, or in one of its tables, such as ACTIVATIONS."""
+    places = {}
+    for module in map(sys.modules.get, modules):
+        tables = [value for name, value in vars(module).items() if isinstance(value, dict) and not name.startswith("__")]
+        for names in (vars(module), *tables):
+            for name, value in names.items():
+                for function in _functions_in(value):
+                    places.setdefault(function, []).append((names, name))
+    return places
+
+
+def _functions_in(value):
+    if type(value) is tuple:
+        return {function for part in value for function in _functions_in(part)}
+    return {value} if inspect.isfunction(value) else set()
+
+
 def _at_one_call(right, mistaken, number, calls):
     @wraps(right)
     def chosen(*args, **kwargs):
@@ -119,7 +136,7 @@ def _at_one_call(right, mistaken, number, calls):
 
 
 def _has(value, wrong):
-    return any(_has(part, wrong) for part in value) if type(value) is tuple else inspect.isfunction(value) and value in wrong
+    return not _functions_in(value).isdisjoint(wrong)
 
 
 def _exchanged(value, wrong):
@@ -130,6 +147,7 @@ def _functions_of(module):
     return [value for value in vars(module).values() if inspect.isfunction(value) and value.__module__ == module.__name__]
 
 
+@cache
 def _source(function):
     return textwrap.dedent(inspect.getsource(function))
 
