@@ -207,3 +207,98 @@ def test_single_precision_a_cache_beside_the_result_and_a_dict_of_gradients():
     assert not attempt(lambda q, k, v: (1.001 * attention(q, k, v)).astype(np.float32), attention, *SQUARE)
     assert attempt(lambda q, k, v: (attention(q, k, v), (q, k)), attention, *SQUARE)
     assert attempt(lambda dy, x, g: (norm_backward(dy, x, g)[0], dict(zip("gb", norm_backward(dy, x, g)[1:]))), norm_backward, *NORM)
+
+
+def told(function, reference, *arguments, **how):
+    with np.errstate(all="ignore"):
+        verdict = attempt(function, reference, *arguments, **how)
+    assert not verdict
+    return repr(verdict)
+
+
+def test_a_mistake_is_named_only_where_it_gives_what_was_returned():
+    def both(x, y):
+        return x + y, x * y
+
+    known = {"it is broken": lambda x, y: 1 / 0, "doubled": lambda x, y: (2 * (x + y), x * y), "negative": lambda x, y: (-x - y, -x * y)}
+    assert told(lambda x, y: (2 * (x + y), x * y), both, *SUMS, mistakes=known) == "Not yet: this is what comes out when doubled."
+    assert "when" not in told(lambda x, y: (3 * (x + y), x * y), both, *SUMS, mistakes=known)
+    assert "when" not in told(lambda x, y: (2 * (x + y), 3 * x * y), both, *SUMS, mistakes=known)
+    partly = told(lambda x, y: (2 * (x + y), -x * y), both, *SUMS, mistakes=known, returns=("sum", "product"))
+    assert partly == "Not yet: sum is what comes out when doubled; product is what comes out when negative."
+
+
+def test_a_number_of_arrays_that_is_not_the_wanted_one():
+    def both(x, y):
+        return x + y, x * y
+
+    assert told(lambda x, y: x - y, both, *SUMS) == "Not yet: 2 arrays wanted, 1 returned."
+    assert told(lambda x, y: (x * y, x - y, x), both, *SUMS) == "Not yet: 2 arrays wanted, 3 returned: yours are array 1, ?, ?, wanted are array 0, array 1."
+    assert told(lambda x, y: (x, y, x), add, *SUMS) == "Not yet: 1 array wanted, 3 returned."
+
+
+def test_an_exception_is_told_by_its_first_line_and_no_more_than_300_letters():
+    def raises(*message):
+        def wrong(x):
+            raise ValueError(*message)
+
+        return told(wrong, halve, np.ones(2))
+
+    line = "Not yet: ValueError in your line `raise ValueError(*message)`"
+    assert raises() == line and raises("") == line
+    assert raises("one\ntwo") == f"{line}: one" and raises("  one ") == f"{line}: one" and raises("é" * 301) == f"{line}: {'é' * 300}"
+
+
+def test_where_a_number_stopped_being_finite():
+    def divides(x):
+        y = x / 2
+        return y / (x - x)
+
+    assert told(divides, halve, np.ones(2)).endswith(
+        "It begins with this: FloatingPointError in your line `return y / (x - x)`: divide by zero encountered in divide."
+    )
+    once = iter([np.array([np.nan, 1.0])])
+    assert told(lambda x: next(once), halve, np.ones(2)).endswith("the first at (0,): nan, and it must be 0.5.")
+
+
+def test_functions_without_a_signature_have_numbered_arguments():
+    class Odd:
+        __signature__ = "none"
+
+        def __call__(self, x, y):
+            return y
+
+    assert "it is what argument 1 should be" in told(Odd(), add, *SUMS)
+
+
+def test_the_softmax_over_the_wrong_axis_of_several():
+    p = RNG.uniform(0.1, 0.9, size=3)
+    x = RNG.normal(size=(2, 2, 3))
+    words = "Each slice along axis {} sums to 1, where each row must: the softmax runs over the wrong axis."
+    assert words.format(0) in told(lambda x: np.array([[p, 1 - p], [1 - p, p]]), softmax_rows, x)
+    assert words.format(1) in told(lambda x: softmax_rows(x.swapaxes(1, 2)).swapaxes(1, 2), softmax_rows, x)
+    assert "wrong axis" not in told(lambda x: np.array([0.5, 0.25, 0.125]), lambda x: np.array([0.5, 0.25, 0.25]), x)
+
+
+def test_two_mistakes_where_one_is_an_exchange_of_axes():
+    x = RNG.normal(size=(2, 3, 3)), RNG.normal(size=(2, 3, 3))
+    found = told(lambda x, y: 2 * (x + y).swapaxes(1, 2), add, *x)
+    assert "it looks like two mistakes together: the last two axes are exchanged, and then 2 times what it should be" in found
+    found = told(lambda x, y: 3 * (2 * x + y), add, *x)
+    assert "two mistakes" not in found and "looks like" not in found  # none of those that are known
+    assert "looks like" not in told(lambda x: np.exp(x), halve, SUMS[0])
+
+
+def test_one_number_is_told_by_its_value_and_several_by_how_many_differ():
+    assert told(lambda x: x + 0.1, halve, np.array([3.0])) == "Not yet: it is 3.1, and it must be 1.5."
+    assert told(lambda x: x + 0.1, halve, np.array(3.0)) == "Not yet: it is 3.1, and it must be 1.5."
+    assert told(lambda x: x**3, halve, np.array([3.0, 5.0])).startswith(
+        "Not yet: the shape is right, but 2 of 2 entries differ; the first at (0,): 27, and it must be 1.5."
+    )
+    assert "1 of 2 entries differ; the first at (1,): 2.6," in told(lambda x: np.array([1.5, 2.6]), halve, np.array([3.0, 5.0]))
+
+
+def test_what_is_no_function_no_mistakes_and_no_names():
+    for bad in (dict(function="mine"), dict(mistakes=[halve]), dict(returns="y")):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} was (str|list); it must be"):
+            attempt(**(dict(function=halve, reference=halve) | bad))

@@ -197,7 +197,7 @@ def _cause(mine, right, bound, others):
     """What the difference looks like, as a sentence; "" where it looks like nothing known."""
     if not (np.isfinite(mine).all() and np.isfinite(right).all()):
         return ""
-    rows = [np.abs(x.sum(axis=-1) - 1).max() < 1e-6 for x in (right, mine)] if right.ndim > 1 else [False, False]
+    rows = [np.abs(x.sum(axis=-1) - 1).max() < 1e-6 for x in (right, mine)]
     if rows == [True, False]:
         axes = [axis for axis in range(mine.ndim - 1) if np.abs(mine.sum(axis=axis) - 1).max() < 1e-6]
         if axes:
@@ -210,6 +210,8 @@ def _cause(mine, right, bound, others):
 
 def _two(mine, right, bound, others):
     """Two mistakes together: one of a few is undone, and what is left has a name."""
+    if right.size == 1:  # by two steps any number comes from another
+        return ""
     undone = {"the sign is wrong everywhere": -mine}
     if mine.ndim >= 2 and mine.shape[-1] == mine.shape[-2]:
         undone["the last two axes are exchanged"] = mine.swapaxes(-1, -2)
