@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import py_compile
-import random
 import re
 import resource
 import shutil
@@ -51,7 +50,7 @@ OTHERS = {
     "numpy/attention": "grouped_attention", "numpy/checks": "softmax loss", "numpy/decoder": "kv_cache torch/step", "numpy/feed_forward": "activations",
     "numpy/generation": "kv_cache", "numpy/heads": "attention grouped_attention", "numpy/layers": "kv_cache torch/step", "numpy/loss": "next_token",
     "numpy/norm": "rms_norm", "numpy/passes": "kv_cache torch/step transformer", "numpy/position": "rope", "numpy/rows": "norm softmax",
-    "numpy/step": "torch/step", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer loss",
+    "numpy/step": "torch/step", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer loss compiler",
     "torch/linear": "transformer", "torch/embedding": "transformer", "torch/softmax": "attention", "check/diagnosis": "compare exercise",
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",
     "check/doors": "derivatives", "check/exercise": "exercises",
@@ -92,15 +91,18 @@ def annotations(code):
 
 
 def sample(folders, size, seed):
-    """size mutations of each folder or file: places drawn at random over all its files, and at each one of the ways. File by file."""
-    rng = random.Random(seed)
+    """size mutations of each folder or file: places drawn at random over all its files, and one of the ways at each. What is drawn stays drawn where
+    other lines change."""
     for folder in folders:
         found = []
         for path in sorted((SOURCE / folder).glob("*.py")) or [SOURCE / f"{folder}.py"]:
-            if str(path.relative_to(SOURCE)) not in LEFT_OUT:
-                found += [(path, place, ways) for place, ways in sorted(places(path.read_text()).items())]
-        for path, place, ways in sorted(rng.sample(found, min(size, len(found)))):
-            yield path, place, rng.choice(ways)
+            file, code = str(path.relative_to(SOURCE)), path.read_text()
+            lines = code.splitlines()
+            for place, ways in places(code).items() if file not in LEFT_OUT else ():
+                line, column = lines[place[0][0] - 1], place[0][1]
+                drawn = hashlib.sha256(f"{seed} {file} {line.strip()} {line[:column].strip()}".encode()).digest()
+                found.append((drawn, path, place, ways[int.from_bytes(drawn[-4:]) % len(ways)]))
+        yield from sorted(mutation[1:] for mutation in sorted(found)[:size])
 
 
 def tests_of(path):

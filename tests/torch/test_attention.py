@@ -127,6 +127,26 @@ def test_recording_names_every_stage(draw_tensor):
     np.testing.assert_allclose(kept["cross.weights"].sum(-1).detach(), 1.0)
 
 
+def test_unless_said_nothing_is_masked_and_pytorchs_own_does_the_work(draw_tensor, differ, monkeypatch):
+    from byhand.torch.attention import mix, project
+
+    fused, calls = nn.functional.scaled_dot_product_attention, []
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", lambda *args, **how: calls.append(how) or fused(*args, **how))
+    x, memory, *w = (draw_tensor(*shape) for shape in ((2, 4, 5), (2, 4, 5), (5, 6), (5, 3), (5, 4), (8, 5)))
+    q, k, v = project(x, memory, *w[:3], 2, 1)
+    steps = (q @ k.transpose(2, 3) / 3**0.5).softmax(-1) @ v
+    out = steps.transpose(1, 2).flatten(2) @ w[3]
+    for call, wanted in (
+        (lambda **how: attention(q, k, v, **how), steps),
+        (lambda **how: mix(q, k, v, w[3], **how), out),
+        (lambda **how: multi_head_attention(x, memory, *w, 2, n_kv_heads=1, **how), out),
+    ):
+        assert differ(call(), wanted) < 1e-12 and len(calls) == 1 and calls.pop()["attn_mask"] is None
+        assert differ(call(plain=True), wanted) < 1e-12 and differ(call(record=Record({})), wanted) < 1e-12 and not calls
+        assert differ(call(causal=True), call(causal=True, plain=True)) < 1e-12 < differ(call(causal=True), wanted) and len(calls) == 2
+        calls.clear()
+
+
 def test_gpu(draw_tensor, differ, gpu):
     dtype = torch.float64 if gpu.type == "cuda" else torch.float32
     for t_q, t_k in LENGTHS:

@@ -1,5 +1,7 @@
 """The models where nobody may look at a number: on the meta device, under a compiler, in an export, and in half precision by autocast."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -19,9 +21,12 @@ def model_and_inputs(name, device="cpu"):
     source, target = (torch.tensor(rng.integers(0, high, (2, time)), device=device) for high, time in ((7, 4), (9, 3)))
     lengths = torch.tensor([3, 2], device=device)
     if name == "transformer":
-        return Transformer(Config(**SIZES), seed=1).to(device), dict(
-            source=source, decoder_input=target, source_lengths=lengths + 1, target_lengths=lengths
-        ), target, lengths
+        return (
+            Transformer(Config(**SIZES), seed=1).to(device),
+            dict(source=source, decoder_input=target, source_lengths=lengths + 1, target_lengths=lengths),
+            target,
+            lengths,
+        )
     model = Decoder(Config(**SIZES, **(ROPE if name == "rope" else {"tied": True})), seed=1).to(device)
     return model, dict(tokens=target, lengths=lengths), target, lengths
 
@@ -122,6 +127,20 @@ def test_the_rooms_take_what_autocast_mixes():
         assert linear(x, w).dtype == torch.bfloat16
 
 
+def test_one_call_one_device_and_one_dtype():
+    from byhand.torch.norm import layer_norm
+
+    good = dict(x=torch.ones(2, 3), gamma=torch.ones(3), beta=torch.ones(3))
+    for name, other in (("gamma", "x"), ("beta", "x"), ("x", "gamma")):
+        found, first = sorted((name, other), key=list(good).index)[::-1]
+        for changed, was, wanted in ((good[name].to("meta"), "was on", "device"), (good[name].double(), "had dtype", "dtype")):
+            call = good | {name: changed}
+            with pytest.raises(
+                ValueError, match=f"{found} {was} {getattr(call[found], wanted)} and {first}.* {getattr(call[first], wanted)}.* one call must share one"
+            ):
+                layer_norm(**call)
+
+
 def test_a_cache_of_another_model():
     one, inputs, targets, _ = model_and_inputs("rope")
     other = Decoder(one.config, seed=2)
@@ -130,3 +149,11 @@ def test_a_cache_of_another_model():
         other.read(targets, kv_cache)
     with pytest.raises(ValueError, match="kv_cache was tuple; it must be None or the KVCache"):
         one.read(targets, tuple(kv_cache))
+
+
+def test_a_room_shows_its_rules_name_words_and_arguments():
+    from byhand.torch import linear
+
+    for room in (linear.linear, linear.weight):
+        assert room is not room.rule and inspect.signature(room) == inspect.signature(room.rule)
+        assert (room.__name__, room.__module__, room.__doc__) == (room.rule.__name__, "byhand.torch.linear", room.rule.__doc__)

@@ -185,8 +185,9 @@ def test_it_starts_where_numpy_starts():
 )
 def test_bad_input_is_named(arguments, error, message):
     module = Decoder(Config(4, 2, 4, 1, source_vocab=1, target_vocab=5, max_length=6))
-    with pytest.raises(error, match=message):
-        module(**arguments)
+    for call in (module, module.read):
+        with pytest.raises(error, match=message):
+            call(**arguments)
 
 
 def test_a_kv_cache_that_does_not_fit_is_named():

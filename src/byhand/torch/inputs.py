@@ -88,7 +88,7 @@ def integers(name: str, values, device=None) -> Int[Tensor, "..."]:
     return tensor.to(device=device, dtype=torch.int64)
 
 
-def check_tokens(name: str, values, vocab: int, max_length: int | None, device=None, look: bool = True) -> Int[Tensor, "batch time"]:
+def check_tokens(name: str, values, vocab: int, max_length: int | None, device, look: bool) -> Int[Tensor, "batch time"]:
     """Token numbers, (batch, time), neither empty nor, where they are looked at, outside the vocabulary."""
     checked = integers(name, values, device)
     if checked.ndim != 2 or checked.numel() == 0:
@@ -106,7 +106,7 @@ def check_vocabulary(name: str, values: Int[Tensor, "..."], vocab: int) -> None:
         raise IndexError(f"{name} held token {low if low < 0 else high}; with a vocabulary of {vocab} it must be from 0 to {vocab - 1}")
 
 
-def check_lengths(name: str, lengths, beside: Tensor, look: bool = True) -> Int[Tensor, "batch"]:
+def check_lengths(name: str, lengths, beside: Tensor, look: bool) -> Int[Tensor, "batch"]:
     """One length for each sequence of `beside` (batch, time), from 1 to time where they are looked at."""
     batch, time = beside.shape
     lengths = integers(name, lengths, beside.device)
