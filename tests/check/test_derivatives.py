@@ -151,3 +151,128 @@ def test_tensors_and_counts():
             check.gradient_check(_cubic, np.ones(3), np.zeros(3), count=count)
     with pytest.raises(ValueError, match="the gradient of 'x' was str"):
         check.gradient_check(_cubic, np.ones(3), "none")
+
+
+@pytest.mark.parametrize(
+    ("how", "evaluations"),
+    [
+        ({}, 24),
+        ({"count": 5}, 10),
+        ({"count": 12}, 24),
+        ({"count": 99}, 24),
+        ({"along": "directions"}, 6),
+        ({"along": "directions", "count": 5}, 10),
+        ({"order": 4}, 48),
+    ],
+    ids=str,
+)
+def test_every_evaluation_is_counted_and_none_is_of_the_same_place_twice(how, evaluations):
+    seen = []
+
+    def f(x):
+        seen.append(x.tobytes())
+        return _cubic(x)
+
+    x = np.arange(1.0, 13).reshape(3, 4) / 12
+    assert check.gradient_check(f, x, 3 * x**2, **how)
+    assert len(seen) == evaluations == len(set(seen))
+
+
+def test_a_sample_is_drawn_by_the_seed_and_measured_by_the_whole_array():
+    x = np.arange(1.0, 41)
+    off = 3 * x**2 + np.arange(40) * 1.0
+
+    def places(seed):
+        return {check.gradient_check(_cubic, x, off, count=1, seed=s, bound=1e-12)["x"].where for s in seed}
+
+    assert len(places(range(30))) > 10 and places([3]) == places([3])
+    large = np.array([1.0, 1e6])  # the first entry's gradient is off by a thousandth of itself, which is nothing beside the second's
+    near = 2 * large + np.array([2e-3, 0.0])
+    for count in (None, 1):
+        assert all(check.gradient_check(lambda x: float((x * x).sum()), large, near, count=count, seed=seed, h=1e-2) for seed in range(4))
+    report = check.gradient_check(lambda x: float((x * x).sum()), large[:1], near[:1])
+    assert not report and report["x"].worst == pytest.approx(1e-3, rel=1e-2) and report["x"].by_hand == pytest.approx(2.002)
+
+
+def test_the_title_counts():
+    x = {name: np.ones(2) for name in "abc"}
+
+    def title(small=1.0, **gradients):
+        return check.gradient_check(lambda p: _cubic(p["a"]) + _cubic(p["b"]) + small * _cubic(p["c"]), x, gradients).title.removeprefix(
+            "Central differences: "
+        )
+
+    three, wrong = np.full(2, 3.0), np.full(2, 3.1)
+    assert title(a=three, b=three, c=three) == "3 arrays, all agree within 1e-6"
+    assert title(a=three, b=wrong, c=three) == "3 arrays, 1 differ" and title(a=three, b=wrong, c=wrong) == "3 arrays, 2 differ"
+    assert title(1e-10, a=three, b=three, c=0 * three) == "3 arrays, 2 agree within 1e-6, 1 left open, too small to tell"
+    assert title(1e-10, a=three, b=wrong, c=0 * three) == "3 arrays, 1 differ, 1 left open, too small to tell"
+    assert check.gradient_check(_cubic, np.ones(1), three[:1]).title == "Central differences: 1 array, all agree within 1e-6"
+    nothing = {name: np.zeros(2) for name in "cab"}
+    assert (
+        check.gradient_check(lambda p: 1e-10 * sum(map(_cubic, p.values())), x, nothing).title
+        == "Central differences: 3 arrays, 3 left open, too small to tell"
+    )
+
+
+def test_what_is_shown_of_a_row():
+    x = np.array([[1.0, 2.0]])
+    wrong = check.gradient_check(_cubic, x, np.array([[3.0, 11.0]]))
+    assert wrong.cells(wrong.rows[0])[1:] == ["off by 0.083", "[0, 1]", "11", "12"]
+    right = check.gradient_check(_cubic, x, 3 * x**2)
+    assert right.cells(right.rows[0])[1:] == ["agrees within 1e-6", "", "", ""]
+    small = check.gradient_check(lambda x: 1e-12 * _cubic(x), x, 0 * x)
+    assert small.cells(small.rows[0])[1:] == ["left open: too small to tell", "", "", ""]
+    along = check.gradient_check(_cubic, x, np.array([[3.0, 11.0]]), "directions")
+    assert along.rows[0].where in ("direction 0", "direction 1", "direction 2")
+
+
+def test_whether_a_value_moved():
+    from byhand.check.derivatives import Moving
+
+    eps = np.finfo(float).eps
+    for size in (1.0, -1.0):
+        for steps, moved in ((0, False), (16, False), (17, True), (np.nan, True)):
+            values = iter([size, size * (1 + steps * eps)])
+            moving = Moving(lambda arrays: next(values), {"a": np.ones(1)}, "a")
+            moving(np.ones(1)), moving(np.ones(1))
+            assert moving.moved is moved
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        dict(h=-1.0),
+        dict(h=0.0),
+        dict(h=np.inf),
+        dict(h=np.nan),
+        dict(seed=-1),
+        dict(seed=0.5),
+        dict(order=3),
+        dict(order=1),
+        dict(along="entry"),
+        dict(count=0),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_meant(how):
+    with pytest.raises(ValueError, match=f"{next(iter(how))} was"):
+        check.gradient_check(_cubic, np.ones(2), np.full(2, 3.0), **how)
+
+
+@pytest.mark.parametrize(
+    ("x", "index"), [(np.ones(2), 2), (np.ones(2), (0, 0)), (np.ones(2), ()), (np.ones((2, 2)), 1), (np.ones(2), "a"), (np.ones(2), 0.5), (np.ones(()), 0)]
+)
+def test_what_is_no_index_of_one_entry(x, index):
+    with pytest.raises((IndexError, ValueError), match="index"):
+        check.central_difference(_cubic, x, index)
+    with pytest.raises(ValueError, match=r"direction had shape \(3,\); it must be x's"):
+        check.directional_difference(_cubic, x, np.ones(3))
+
+
+def test_names_that_only_one_side_has_are_listed_up_to_four():
+    x = {name: np.ones(1) for name in "abcdef"}
+    with pytest.raises(ValueError, match="only one of them has a, b, c, d$"):
+        check.gradient_check(lambda p: 0.0, x, {})
+    with pytest.raises(ValueError, match="only one of them has ndarray"):
+        check.gradient_check(lambda p: 0.0, x, np.ones(1))

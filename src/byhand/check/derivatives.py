@@ -123,7 +123,7 @@ def gradient_check(
         if right.shape != value.shape or not value.size:
             raise ValueError(f"the gradient of {name!r} had shape {right.shape}; it must be {value.shape}, with at least one entry")
         moving = Moving(f, x, name)
-        for place, direction in (_entries if along == "entries" else _directions)(right.shape, count, rng):
+        for place, direction in {"entries": _entries, "directions": _directions}[along](right.shape, count, rng):
             places.append(place)
             by_hand.append(right[direction != 0] @ direction[direction != 0])  # so that an infinity elsewhere is not asked
             by_difference.append(directional_difference(moving, value, direction, h, order))
@@ -144,12 +144,12 @@ class Moving:
 
     def __call__(self, value: Array) -> float:
         found = float(self.f({key: value.copy() if key == self.name else fresh(array) for key, array in self.arrays.items()}))
-        self.low, self.high = min(self.low, found), max(self.high, found)
+        self.low, self.high = np.minimum(self.low, found), np.maximum(self.high, found)  # NaN stays
         return found
 
     @property
     def moved(self) -> bool:
-        return not self.high - self.low <= STILL * max(abs(self.low), abs(self.high))  # NaN is movement
+        return bool(not self.high - self.low <= STILL * max(abs(self.low), abs(self.high)))  # NaN is movement
 
 
 def check_count(count: int | None) -> None:
