@@ -606,3 +606,25 @@ def test_a_result_cannot_be_changed(name):
     assert how.frozen != (name in FILLED)
     if issubclass(CLASSES[name], Report):  # equal to itself alone, and shown as its own code says
         assert not how.eq and inspect.getsource(CLASSES[name].__repr__)
+
+
+# ---- what is not said ---------------------------------------------------------------------------
+
+USUAL = dict(
+    smoothing=0.0, reduction="mean", causal=False, plain=False, eps=1e-5, warmup=4000, lr=1e-3, betas=(0.9, 0.98), base=10000.0, pairing="interleaved",
+    activation="relu", look=True, keep=True, cached=True, seed=0, temperature=1.0, beta=0.1, axis=-1, block=(256, 512), bound=1e-9, h=1e-5, order=2, count=3,
+    along="entries", returns=(), name="a", development=(), at_least=1.0, bytes_per_number=4, timeout=60.0, allowed=0.75, limit=0.3, ratio=1e-3, times=5,
+    slack=1 << 16, margin=0.2,
+)  # fmt: skip
+UNUSUAL = {
+    ("numpy.optimizer.adam", "eps"): 1e-9, ("torch.optimizer.adam", "eps"): 1e-9, ("torch.optimizer.adam", "lr"): 1.0,
+    ("check.causal_isolation", "bound"): 1e-12, ("check.gradient_check", "bound"): 1e-6, ("check.derivative_agreement", "bound"): 1e-6,
+} | {(f"numpy.layers.{kind}_norm_block{way}", argument): value for kind in ("pre", "post") for way, argument, value in (
+    ("", "causal", True), ("_backward", "name", "attention"))}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_not_said_is_the_usual(name):
+    parameters = inspect.signature(CALLS[name][0]).parameters.values()
+    said = {p.name: p.default for p in parameters if isinstance(p.default, (bool, int, float, str, tuple))}
+    assert said == {argument: UNUSUAL.get((name, argument), USUAL[argument]) for argument in said}

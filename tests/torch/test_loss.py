@@ -53,6 +53,9 @@ def test_a_padded_target_need_not_be_a_token(draw_tensor):
         (dict(mask=[[True]]), ValueError, r"mask had dtype torch.bool and shape \(1, 1\)"),
         (dict(mask=[[False, False]]), ValueError, "targets leave no position to score"),
         (dict(lengths=[3]), ValueError, "lengths held 3"),
+        (dict(logits=torch.zeros(1, 2, 3, 1)), ValueError, r"targets had shape .* beside logits of \(1, 2, 3, 1\)"),
+        *((dict(targets=no), ValueError, "targets was (str|list|object); it must hold integers") for no in ("a", [[0], [1, 2]], object())),
+        *((dict(mask=no), ValueError, "mask was (str|list|object); it must be booleans") for no in ("a", [[True], [True, False]], object())),
     ],
 )
 def test_bad_input_is_named(change, error, message):

@@ -40,6 +40,13 @@ def test_a_row_without_spread_needs_eps():
     assert (layer_norm(torch.ones(1, 4), torch.ones(4), torch.zeros(4)) == 0).all()
 
 
+def test_the_modules_have_the_usual_eps(draw_tensor, differ):
+    x = draw_tensor(2, 5) * 1e-2
+    for module, rows in ((LayerNorm(5).double(), x - x.mean(-1, keepdim=True)), (RMSNorm(5).double(), x)):
+        y = rows / (rows.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        assert differ(module(x), y) < 1e-12 and differ(module(x, Record({})), y) < 1e-12
+
+
 def test_the_modules_hold_gamma_and_beta():
     assert list(LayerNorm(4).state_dict()) == ["gamma", "beta"]
     assert list(RMSNorm(4).state_dict()) == ["gamma"]

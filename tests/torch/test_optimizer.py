@@ -84,3 +84,31 @@ def test_a_schedule_for_an_optimizer_that_ran_without_one():
     optimizer.step()
     schedule(optimizer, 16, 5)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(2 * noam(2, 16, 5), rel=1e-15)
+
+
+@pytest.mark.parametrize("betas", [(0.9,), (0.9, 0.98, 0.99), (0.9, 1.0), (-0.1, 0.9), (-1, 0.5), ("a", 0.9), (0.9, None), ()])
+def test_betas_that_are_none(betas):
+    with pytest.raises(ValueError, match="betas was"):
+        adam([torch.nn.Parameter(torch.zeros(3))], betas=betas)
+
+
+@pytest.mark.parametrize(("name", "value"), [("lr", -1e-3), ("lr", -1.0), ("eps", -1e-9), ("eps", -1.0)])
+def test_rates_below_0(name, value):
+    with pytest.raises(ValueError, match=f"{name} was {value}; it must be a finite number of at least 0"):
+        adam([torch.nn.Parameter(torch.zeros(3))], **{name: value})
+    adam([torch.nn.Parameter(torch.zeros(3))], betas=(0.0, 0.0), **{name: 0.0})
+
+
+def test_only_what_can_be_trained_is_taken():
+    good = torch.nn.Parameter(torch.zeros(3))
+    for parameters, was in (
+        ([good, 2 * good], "torch.float32 at 1"),
+        ([torch.zeros(3, dtype=torch.int64)], "torch.int64 at 0"),
+        ([good, "w"], "str at 1"),
+        ([], "NoneType at 0"),
+    ):
+        with pytest.raises(ValueError, match=f"parameters held {was}; it must hold parameters"):
+            adam(parameters)
+    groups = adam([{"params": [good], "lr": 0.5}, {"params": [torch.zeros(2, requires_grad=True)]}]).param_groups
+    assert [group["lr"] for group in groups] == [0.5, 1.0]
+    assert len(adam(torch.nn.Linear(2, 3).parameters()).param_groups[0]["params"]) == 2

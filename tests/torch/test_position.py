@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from byhand.numpy import position as np_position
-from byhand.torch.position import rope, sinusoidal
+from byhand.torch.position import _angles_on, rope, sinusoidal, sinusoids
 
 
 def test_sinusoidal_agrees_with_numpy():
@@ -40,3 +40,24 @@ def test_rope_refuses_what_cannot_be_paired():
         rope(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="pairing was 'both'"):
         rope(torch.zeros(2, 4), pairing="both")
+
+
+@pytest.mark.parametrize(("device", "angles"), [("cpu", "cpu"), ("mps", "cpu"), ("cuda", "cuda"), ("xpu", "xpu"), ("meta", "meta"), (None, "cpu")])
+def test_angles_are_worked_where_there_is_float64(device, angles):
+    assert _angles_on(None if device is None else torch.device(device)).type == angles
+
+
+def test_positions_that_are_none_or_not_there():
+    assert sinusoids(torch.zeros(0, dtype=torch.int64), 4, torch.float64).shape == (0, 4)
+    assert sinusoids(torch.tensor(3), 4, torch.float64).tolist() == sinusoidal(4, 4, torch.float64)[3].tolist()
+    x, places = torch.zeros(2, 3, 4, device="meta"), torch.zeros(3, dtype=torch.int64, device="meta")
+    assert rope(x, places).shape == x.shape and sinusoids(places, 4, torch.float64).device.type == "meta"
+    for bad in (torch.tensor([0, -1, 2]), [0.5, 1.0, 2.0]):
+        with pytest.raises(ValueError, match="positions (held -1|had dtype torch.float32|was list)"):
+            rope(torch.zeros(2, 3, 4), bad)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_a_table_of_whole_numbers_is_none(dtype):
+    with pytest.raises(ValueError, match="dtype was torch.* it must be a floating-point dtype"):
+        sinusoidal(3, 4, dtype)

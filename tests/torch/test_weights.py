@@ -61,6 +61,15 @@ def test_loading_keeps_an_optimizers_hold_and_forgets_old_gradients():
     assert module.output.w is held and held.grad is None and held.dtype == torch.float64
 
 
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_values_keep_their_type_and_the_widest_counts(name):
+    params = {key: value.astype(name) for key, value in np_transformer.init(CONFIG, seed=5).items()}
+    back = Transformer(CONFIG).load_params(params).params()
+    assert all(back[key].dtype == np.dtype(name) and (back[key] == value).all() for key, value in params.items())
+    mixed = Transformer(CONFIG).load_params(params | {"output.b": params["output.b"].astype(np.float64)})
+    assert {parameter.dtype for parameter in mixed.parameters()} == {torch.float64}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
