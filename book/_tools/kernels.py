@@ -25,9 +25,10 @@ X86 = {
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Pages that train, or draw float32 numbers by PyTorch: where rounding has the time to grow. The ordinary test runs them a second time, under the first kernel.
 TRAINING = (
-    "stack/08a-training-loop", "stack/09-breakthroughs", "stack/11-adaptation", "stack/08b-symptoms", "stack/08c-memory-and-task", "step/26-training",
-    "stack/02b-objective", "stack/09b-preferences", "stack/11b-lora", "stack/13-checks", "stack/14-continue", "step/14-nudge", "step/25-adam",
-    "workshop/compare", "workshop/symmetry", "learn/01-translate", "learn/03-what-each-part-is-worth", "intro", "appendix/kill-matrix",
+    "stack/08a-training-loop", "stack/09-breakthroughs", "stack/11-adaptation", "stack/08b-symptoms", "stack/08c-memory-and-task",
+    "stack/08d-learning", "step/26-training", "stack/02b-objective", "stack/09b-preferences", "stack/11b-lora", "stack/13-checks",
+    "stack/14-continue", "step/14-nudge", "step/25-adam", "workshop/compare", "workshop/symmetry", "learn/01-translate",
+    "learn/03-what-each-part-is-worth", "intro", "appendix/kill-matrix",
 )  # fmt: skip
 
 
