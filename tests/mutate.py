@@ -144,30 +144,27 @@ class Measuring:
 
 
 class Chosen:
-    """Runs these tests alone, the quickest first."""
+    """Runs these tests alone, in this order."""
 
     def __init__(self, tests):
-        self.tests = tests
+        self.place = {test: i for i, test in enumerate(tests)}
 
     def pytest_collection(self):
         hypothesis.settings.load_profile("mutate")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
-        items[:] = sorted((item for item in items if item.nodeid in self.tests), key=lambda item: self.tests[item.nodeid])
+        items[:] = sorted((item for item in items if item.nodeid in self.place), key=lambda item: self.place[item.nodeid])
 
 
 def choose(notes, code, place):
-    """The tests that run the changed lines, and the seconds of each; where none does, as of a default, those that run the function; else all."""
+    """The tests that run the changed lines, the quickest first, and the seconds of each; where none does, as of a default: all, those of its function first."""
     changed, around = set(range(place[0][0], place[1][0] + 1)), set()
     for node in ast.parse(code).body:
         lines = range(min(part.lineno for part in (node, *getattr(node, "decorator_list", ()))), node.end_lineno + 1)
         around |= set(lines) if changed.intersection(lines) else set()
-    for lines in (changed, around):
-        found = {test: seconds for test, (seconds, run) in notes.items() if lines.intersection(run)}
-        if found:
-            return found
-    return {test: seconds for test, (seconds, _) in notes.items()}
+    order = sorted(notes, key=lambda test: (around.isdisjoint(notes[test][1]), notes[test][0]))
+    return {test: notes[test][0] for test in [test for test in order if changed.intersection(notes[test][1])] or order}
 
 
 def run(path, code, scratch, tests=None):

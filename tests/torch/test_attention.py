@@ -147,6 +147,23 @@ def test_unless_said_nothing_is_masked_and_pytorchs_own_does_the_work(draw_tenso
         calls.clear()
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 2, 3, 4, 5), (2, 0, 3, 4), (0, 2, 3, 4), (2, 2, 0, 4), (2, 2, 3, 0)], ids=str)
+def test_what_are_no_queries_keys_and_values(shape):
+    x, good = torch.zeros(shape), torch.zeros(2, 2, 3, 4)
+    for name, arrays in (("q", (x, x, x)), ("k", (good, x, x)), ("v", (good, good, x))):
+        with pytest.raises(ValueError, match=rf"^{name} had shape .*; it must be \(batch, heads, time, width\), none of them 0"):
+            attention(*arrays)
+
+
+@pytest.mark.parametrize(("k", "v", "name"), [
+    ((3, 1, 5, 4), (3, 1, 5, 2), "k"), ((2, 1, 5, 3), (2, 1, 5, 2), "k"), ((2, 3, 5, 4), (2, 3, 5, 2), "k"), ((2, 4, 5, 4), (2, 4, 5, 2), "k"),
+    ((2, 1, 5, 4), (3, 1, 5, 2), "v"), ((2, 1, 5, 4), (2, 2, 5, 2), "v"), ((2, 1, 5, 4), (2, 1, 4, 2), "v"),
+])  # fmt: skip
+def test_what_does_not_fit_beside_two_query_heads(k, v, name):
+    with pytest.raises(ValueError, match=f"^{name} had shape"):
+        attention(torch.zeros(2, 2, 3, 4), torch.zeros(k), torch.zeros(v))
+
+
 def test_gpu(draw_tensor, differ, gpu):
     dtype = torch.float64 if gpu.type == "cuda" else torch.float32
     for t_q, t_k in LENGTHS:
