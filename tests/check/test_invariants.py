@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from byhand import check, toy
+from byhand.check.shapes import norm_places
 from byhand.numpy import decoder, loss, transformer
 from byhand.parameters import decoder_shapes
 
@@ -24,6 +25,46 @@ def _failed(case, **own):
 def test_they_hold(make):
     report = _report(make()).require()
     assert len(report.rows) == 13 and all(row.holds for row in report.rows)
+
+
+def test_every_row_is_there_in_its_order():
+    report = _report(toy.generic())
+    assert [row.name for row in report.rows] == [
+        "activations have their shapes", "gradients have their parameters' shapes", "attention rows sum to 1", "rows with every key masked are 0",
+        "masked weights are exactly 0", "masked score gradients are exactly 0", "score gradients sum to 0 in each row",
+        "layer norm: (y − β)/γ has mean 0", "layer norm: (y − β)/γ has variance σ²/(σ² + ε)", "layer norm, backward: dx has mean 0",
+        "layer norm, backward: dx along x̂ is ε's share", "∂L/∂z sums to 0 in each row", "where paths meet, gradients add",
+    ]  # fmt: skip
+    assert report["rows with every key masked are 0"].verdict == "no such place here" and report.title == "Invariants: 13 hold"
+    assert report["masked weights are exactly 0"].verdict == "holds exactly" and report["attention rows sum to 1"].verdict == "holds within 1e-9"
+
+
+def test_what_a_norm_is_asked_needs_what_it_reads_and_what_arrives():
+    """A stage that is missing, or an entry of γ that is 0, leaves that norm out, and no other."""
+    names, case = ("decoder.0.residual_2", "decoder.0.norm_2.out"), toy.generic()
+    for name in names:
+        _report(case, gradients=_gradients(lambda stages, _, name=name: stages.pop(name))).require()
+    flat = case.params | {"decoder.0.norm_2.gamma": case.params["decoder.0.norm_2.gamma"] * (np.arange(6) > 0)}
+    _report(dataclasses.replace(case, params=flat)).require()
+    broken = _gradients(lambda stages, _: stages.pop("decoder.0.residual_2") is None or _set("decoder.1.residual_3", (0, 0, 3), 1e-3)(stages))
+    assert "layer norm, backward: dx along x̂ is ε's share" in _failed(case, gradients=broken)
+
+
+def test_where_the_norms_are():
+    config = toy.generic().config
+    places = norm_places(config, False)
+    assert [place.name for place in places] == [
+        f"{side}.{i}.norm_{k}" for side, n in (("encoder", 2), ("decoder", 3)) for i in range(2) for k in range(1, n + 1)
+    ]
+    assert all(place.x == place.dx == place.name.replace("norm", "residual") for place in places)
+    stack = dataclasses.replace(toy.decoder().config, n_layers=2)
+    pre, post = (norm_places(dataclasses.replace(stack, norm=norm), True) for norm in ("pre", "post"))
+    assert [tuple(place) for place in pre] == [
+        ("block.0.norm_1", "input", "block.0.input.via_norm"), ("block.0.norm_2", "block.0.residual_1", "block.0.residual_1.via_norm"),
+        ("block.1.norm_1", "block.0.residual_2", "block.1.input.via_norm"), ("block.1.norm_2", "block.1.residual_1", "block.1.residual_1.via_norm"),
+        ("norm", "block.1.residual_2", "block.1.residual_2"),
+    ]  # fmt: skip
+    assert [tuple(place) for place in post] == [(f"block.{i}.norm_{k}", *[f"block.{i}.residual_{k}"] * 2) for i in range(2) for k in (1, 2)]
 
 
 def test_they_hold_in_float32_and_with_tied_weights():

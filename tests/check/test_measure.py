@@ -47,7 +47,8 @@ def test_a_tensor_and_a_sympy_matrix_are_arrays_too():
         (np.zeros((2, 1)), np.zeros((2, 2)), "must be the same"),  # nothing is broadcast
         (np.zeros(0), np.zeros(0), "at least one entry"),
         ({"a": 1}, {"b": 1}, "same names.* a, b"),
-        ({}, {}, "at least one"),
+        ({}, {}, "at least one; only one of them has any$"),
+        (dict.fromkeys("fedcba", 1), {"a": 1}, "only one of them has b, c, d, e$"),
         ({"a": 1}, [1], "both be dicts, or neither"),
         (["x"], [1], "array of real numbers"),
     ],

@@ -59,14 +59,16 @@ def test_a_cache_of_repeated_heads_is_named():
 
     report = check.memory_accounting(PARAMS, CONFIG, TOKENS, forward)
     assert _failed(report) == {"KV payload is the formula's"}
-    assert report["KV payload is the formula's"].verdict == "fails, 768 KiB for 192 KiB"
+    row = report["KV payload is the formula's"]
+    assert row.verdict == "fails, 768 KiB for 192 KiB" and row.worst == (768 - 192) * 1024
     assert "1 of 2 fail" in report.title
 
 
 def test_a_budget_that_forgot_what_is_not_payload():
     payload = check.kv_bytes(CONFIG, 2, 64, 4)
     report = check.memory_accounting(PARAMS, CONFIG, TOKENS, budget=payload)
-    assert _failed(report) == {"the peak is within the budget"}
+    assert _failed(report) == {"the peak is within the budget"} and report.rows[-1].worst == report.parts["peak"] - payload
+    assert report.rows[-1].verdict == f"{size_text(report.parts['peak'])} does not fit into 192 KiB" and report.rows[0].worst == 0
     check.memory_accounting(PARAMS, CONFIG, TOKENS, budget=100 * payload).require()
 
 

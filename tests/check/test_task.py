@@ -31,7 +31,8 @@ def test_failures_have_categories_with_an_example_each():
     assert report["failure: too small"].where == "[0, 2] → [0]" and report["failure: too small"].verdict == "6 of 12"
     assert [row.name for row in report.rows] == ["in order", "failure: too small", "failure: too large"]
     assert "[0, 2] → [0]" in repr(report)
-    assert check.task_evaluation(lambda r: [r[0] if r[1] > 1 else sum(r)], CASES, at_least=0.5)
+    assert check.task_evaluation(lambda r: [r[0] if r[1] > 1 else sum(r)], CASES, at_least=0.5) and check.task_evaluation(_add, CASES, at_least=0.5)
+    assert not check.task_evaluation(lambda r: [r[0] if r[1] > 1 else sum(r)], CASES, at_least=0.51)
 
 
 def test_an_answer_that_raises_is_a_failure_with_a_name():
@@ -60,7 +61,8 @@ def test_a_change_is_compared_case_by_case():
     half = check.task_evaluation(lambda r: _add(r) if r[0] else [-1], CASES, at_least=0.5)
     other = check.task_evaluation(lambda r: _add(r) if r[1] else [-1], CASES, at_least=0.5, before=half)
     assert {row.name for row in other.failures} == {"as good as before, case by case"}
-    assert other["as good as before, case by case"].verdict == "fails, 2 were in order before"
+    row = other["as good as before, case by case"]
+    assert row.verdict == "fails, 2 were in order before" and row.where == "[1, 0]" and row.worst == 2
     check.task_evaluation(_add, CASES, before=half).require()
     with pytest.raises(ValueError, match="before was a report on other cases"):
         check.task_evaluation(_add, CASES[:3], before=half)
@@ -74,7 +76,9 @@ def test_cases_that_cannot_be_asked(cases):
 
 def test_long_requests_are_cut_in_the_table():
     report = check.task_evaluation(lambda r: "no", [{"request": "why " * 40, "expected": "so"}])
-    assert len(report.rows[1].where) < 60 and "…" in report.rows[1].where
+    assert report.rows[1].where == f"{'why ' * 9}why… → no"
+    for letters, shown in ((40, "x" * 40), (41, "x" * 39 + "…")):
+        assert check.task_evaluation(lambda r: "no", [{"request": "x" * letters, "expected": "so"}]).rows[1].where == f"{shown} → no"
 
 
 def test_a_request_that_is_used_up_is_whole_again():
@@ -95,3 +99,11 @@ def test_a_request_that_is_used_up_is_whole_again():
     first = check.task_evaluation(answer, cases, judge)
     assert first.require() and check.task_evaluation(answer, cases, judge, before=first).require()
     assert cases == [{"request": [1, 2, 3], "expected": 6}, {"request": {"a": [1]}, "expected": 1}]
+
+
+def test_a_budget_that_is_just_kept(monkeypatch):
+    """By a clock on which every answer takes a second, and the last one three."""
+    ticks = iter([t for i in range(4) for t in (10 * i, 10 * i + 1)] + [50, 53])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    report = check.task_evaluation(_add, CASES[:5], budget=1.0).require()
+    assert report.seconds == (1, 3) and report["latency"].verdict == "the median is within 1 s" and report["latency"].worst == 1

@@ -33,6 +33,12 @@ def test_a_wrong_gradient_is_seen_by_all_three(monkeypatch):
     assert row.holds is False and all(verdict.startswith("off by") for verdict in row.verdicts)
 
 
+def test_how_many_entries_sympy_saw():
+    some, all_of_them = (check.four_witnesses(toy.lively(), ["output.b"], exact_entries=n).rows[0] for n in (2, toy.lively().params["output.b"].size))
+    assert some.verdicts == (*all_of_them.verdicts[:2], f"{all_of_them.verdicts[2]} (2 of them)") and all(v.startswith("within") for v in all_of_them.verdicts)
+    assert some.entries == all_of_them.entries == toy.lively().params["output.b"].size
+
+
 def test_unknown_parameter():
     with pytest.raises(ValueError, match="'output.c'"):
         check.four_witnesses(toy.lively(), ["output.c"])
