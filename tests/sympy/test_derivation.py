@@ -62,6 +62,17 @@ def test_a_derivation_shows_itself():
     assert r"\frac{\partial L}{\partial x_{0}}" in latex and derivation.formula.split(" = ")[1] in latex
 
 
+def test_a_case_distinction_is_shown_by_the_name_of_what_it_asks_about():
+    """A network's bend would otherwise repeat its whole input in each case: a line of 2,800 pixels."""
+    derivation = bs.feed_forward.feed_forward_derivation()["dx"]
+    latex = derivation.to_latex()
+    assert r"\text{for}\: h_{0} > 0" in latex and latex.count("b_{1,0} + w_{1,00} x_{0} + w_{1,10} x_{1}") == 1
+    assert max(line.count(r"\begin{cases}") for line in latex.splitlines()) == 2
+    lines = [line.partition("&= ") for line in latex.splitlines()]
+    assert [name.strip() for name, _, shown in lines if "b_{2," in shown] == ["y_{0}", "y_{1}"]
+    assert derivation.definition.has(*derivation.inputs["w_1"]) and derivation.difference_is_zero  # only what is shown is shorter
+
+
 def test_a_failed_proof_says_so():
     x, dy = symbols("x", 1, 2), symbols("dy", 1, 2)
     wrong = derive("doubling", 2 * x, {"x": x, "dy": dy}, "x", sp.Matrix([[2 * dy[0], dy[1]]]), "2X", "dX = 2\\,dY")

@@ -109,16 +109,30 @@ class Derivation:
 
     def to_latex(self, row: int = 0, col: int = 0) -> str:
         """Operation, derivative and rule at one entry, the values in it, the rule in matrix form, and the verdict."""
-        lines = [_equation(self.stated, self.definition) if _operations(self.definition) <= LONGEST else _aligned(self.stated)]
-        steps = [matrix[row, col] for matrix in (self.derivative, self.simplified, self.textbook) if matrix is not None]
-        steps = [step for step in dict.fromkeys(steps) if step not in self.definition]  # equal forms once
-        lines += [_equation(self._name_of(row, col) if step is steps[0] else "", step) for step in steps]
-        used = set(self.textbook[row, col].free_symbols)
+        definition, derivative = (matrix.subs(self._tested) for matrix in (self.definition, self.derivative))
+        if self._tested:
+            entries = symbols("y", *definition.shape)
+            lines = [_aligned(self.stated), *(_equation(sp.latex(name), value) for name, value in zip(entries, definition))]
+        else:
+            lines = [_equation(self.stated, definition) if _operations(definition) <= LONGEST else _aligned(self.stated)]
+        steps = [matrix[row, col] for matrix in (derivative, self.simplified, self.textbook) if matrix is not None]
+        steps = [step for step in dict.fromkeys(steps) if step not in definition]  # equal forms once
+        for step in steps:
+            name = self._name_of(row, col) if step is steps[0] else ""
+            first, *others = sp.Add.make_args(step) if step.count(sp.Piecewise) > 2 else [step]
+            lines += [_equation(name, first), *(rf"&\quad + {sp.latex(term)}" for term in others)]
+        used = set(self.textbook[row, col].free_symbols) | set(self._tested.values())
         for name, value in reversed(self.where.items()):
             used |= value.free_symbols if name in used else set()
         lines += [_equation(sp.latex(name), value) for name, value in self.where.items() if name in used]
         lines += [_aligned(self.formula), rf"&\quad\text{{{self.verdict}}}"]
         return "\n".join([r"\begin{aligned}", " \\\\\n".join(lines), r"\end{aligned}"])
+
+    @cached_property
+    def _tested(self):
+        """The values with a name that a case distinction asks about, to be shown by it: a bend in a network would repeat its whole input in every case."""
+        asked = {side for case in self.definition.atoms(sp.Piecewise) for _, condition in case.args for side in condition.args}
+        return {value: name for name, value in self.where.items() if value in asked}
 
     def _name_of(self, row, col):
         source = self.inputs.get(self.result.removeprefix("d"))
