@@ -10,7 +10,7 @@ from byhand.numpy import step
 def test_paths_norms_and_sums_are_said():
     norms = {("loss", "logits"): 1.0, ("logits", "a"): [3.0, 4.0], ("logits", "b"): 0.1, ("a", "x"): 0.2, ("b", "x"): 1e-17, ("loss", "x"): 0.4}
     shown = worked.reversed_graph(norms, {"loss": (0, 0), "logits": (0, 1), "a": (-1, 2), "b": (1, 2), "x": (0, 3)})
-    assert "logits to a, norm 5" in shown.alt and "b to x, norm 0" in shown.alt and shown.alt.endswith("summed at x.")
+    assert "logits to a, length 5" in shown.alt and "b to x, length 0" in shown.alt and shown.alt.endswith("summed at x.")
 
 
 def test_a_way_that_carries_nothing_is_dotted():
@@ -38,13 +38,13 @@ def test_the_whole_model_shows_every_way_back(name):
     shown = worked.reversed_model(stages, digits=6)
     ways = [name for name in stages if ".via_" in name]
     assert len(ways) == 16
-    said = [float(number) for number in re.findall(r", norm ([\d.e-]*\d)", shown.alt)]
+    said = [float(number) for number in re.findall(r", length ([\d.e-]*\d)", shown.alt)]
     for way in ways:
         norm = np.linalg.norm(stages[way])
         assert any(abs(norm - number) <= 1e-5 * max(norm, 1e-6) for number in said), way
     for node in ("memory", "decoder norm 2", "decoder norm 1", "decoder rows", "encoder norm 1", "encoder rows"):
         assert node in shown.alt.rpartition("summed at ")[2]
-    assert ("norm 0;" in shown.alt) == (name == "document")
+    assert ("length 0;" in shown.alt) == (name == "document")
 
 
 def test_only_one_layer_a_side_is_drawn():

@@ -172,6 +172,6 @@ def _plus(axis, x, y):
 
 
 def _alt(edges: Edges, arriving, digits, largest) -> str:
-    said = "; ".join(f"{a} to {b}, norm {'0' if n <= NOTHING * largest else f.significant(n, digits)}" for (a, b), n in edges.items())
+    said = "; ".join(f"{a} to {b}, length {'0' if n <= NOTHING * largest else f.significant(n, digits)}" for (a, b), n in edges.items())
     meets = [node for node, count in arriving.items() if count > 1]
     return f"The gradient's paths: {said}." + (f" Paths meet and are summed at {', '.join(meets)}." if meets else "")
