@@ -3,6 +3,7 @@
 from .step import NORMS
 
 ORDINALS = ("first", "second", "third")
+LEAVES = {"encoder": ("ENC₁", "ENC"), "decoder": ("DEC₁", "DEC₂", "h")}  # what leaves each norm, as on the pages
 
 
 def labels() -> dict[str, tuple[str, str]]:
@@ -67,7 +68,7 @@ def _norm(layer, i, t, side):
         f"{n}.mean": ("μ", f"the mean of the row of {t} in the {where}"),
         f"{n}.var": ("σ²", f"the variance of the row of {t} in the {where}"),
         f"{n}.normalised": ("x̂", f"normalised, before γ and β: {t}, column {{c}}, {where}"),
-        f"{n}.out": ("N", f"what leaves the {where}, {t}, column {{c}}"),
+        f"{n}.out": (LEAVES[side][i - 1], f"what leaves the {where}, {t}, column {{c}}"),
         f"{n}.gamma": ("γ", f"the gain of column {{c}} in the {where}"),
         f"{n}.beta": ("β", f"the shift of column {{c}} in the {where}"),
     }
@@ -76,9 +77,9 @@ def _norm(layer, i, t, side):
 def _feed_forward(n, t, side):
     t, where = f"{{{t}}}", f"{side}'s feed-forward"
     return {
-        f"{n}.hidden": ("H", f"hidden unit {{f}} of {t} before the ReLU, {where}"),
-        f"{n}.active": ("H⁺", f"hidden unit {{f}} of {t} after the ReLU, {where}"),
-        f"{n}.out": ("FFN", f"what {t} gets from the {where}, column {{c}}"),
+        f"{n}.hidden": ("U", f"hidden unit {{f}} of {t} before the ReLU, {where}"),
+        f"{n}.active": ("U⁺", f"hidden unit {{f}} of {t} after the ReLU, {where}"),
+        f"{n}.out": ("F", f"what {t} gets from the {where}, column {{c}}"),
         f"{n}.w_1": ("W₁", f"weight from column {{c}} to hidden unit {{f}}, {where}"),
         f"{n}.b_1": ("b₁", f"bias of hidden unit {{f}}, {where}"),
         f"{n}.w_2": ("W₂", f"weight from hidden unit {{f}} to column {{c}}, {where}"),

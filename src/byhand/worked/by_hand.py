@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from byhand.worked.experiments import Experiment
+from byhand.worked.experiments import CONTROLS, Experiment
 
 Array = np.ndarray
 
@@ -47,10 +47,11 @@ class ByHand(Experiment):
         return f"{round(self.answer, self.digits) + 0.0:.{self.digits}f}".replace("-", "−")
 
     def body(self) -> str:
-        given = "".join(f"<dt>{html.escape(name)}</dt><dd>{value}</dd>\n" for name, value in self.given.items())
+        rows = {name: value.replace("; ", "]<br>[") for name, value in self.given.items()}  # of a matrix, under one another
+        given = "".join(f"<dt>{html.escape(name)}</dt><dd>{value}</dd>\n" for name, value in rows.items())
         given = f'<dl class="given">\n{given}</dl>\n' if given else ""
         return (
-            f'<p class="question"><strong>By hand.</strong> {_with_code(self.question)}</p>\n{given}'
+            f'<p class="question"><strong>By hand.</strong> {_with_code(self.question)}</p>\n{given}{CONTROLS}'
             f'<p class="result" role="status"></p>\n<details><summary>Show the answer</summary><p>{self.shown}</p></details>'
         )
 

@@ -19,6 +19,9 @@ from byhand.numpy.attention import attention
 Array = np.ndarray
 
 
+CONTROLS = '<div class="controls" hidden></div>\n'  # where the script puts its sliders and fields
+
+
 class Experiment:
     """A table and its summary as HTML, the same as text, and the script that drives them."""
 
@@ -29,7 +32,7 @@ class Experiment:
         raise NotImplementedError
 
     def body(self) -> str:
-        """The HTML that stands there without a script too."""
+        """The HTML that stands there without a script too; it may hold CONTROLS, which otherwise come first."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -37,10 +40,10 @@ class Experiment:
 
     def _repr_html_(self) -> str:
         style, shared, script = (_data(name) for name in ("experiments.css", "experiments.js", f"{self.name}.js"))
-        settings = html.escape(json.dumps(self.settings(), ensure_ascii=False))
+        settings, body = html.escape(json.dumps(self.settings(), ensure_ascii=False)), self.body()
         return (
             f'<div class="byhand-experiment {self.name}" data-settings="{settings}">\n<style>\n{style}</style>\n'
-            f'<div class="controls" hidden></div>\n{self.body()}\n</div>\n'
+            f"{'' if CONTROLS in body else CONTROLS}{body}\n</div>\n"
             f"<script>\n(() => {{\n{shared}\n{script}}})();\n</script>"
         )
 

@@ -21,7 +21,7 @@ from byhand.worked import formatting as f
 
 # Stand-ins that matplotlib writes into the SVG, replaced by what the stylesheet sets.
 INK, PAPER, MUTED = "#010203", "#fdfcfb", "#7a7b7c"
-CELLS_SHOWN = 400  # heat maps with more cells carry no numbers and are drawn as one image
+CELLS_SHOWN, COLUMNS_SHOWN = 400, 20  # heat maps with more cells carry no numbers and are drawn as one image; in more columns numbers would overlap
 
 _STYLE = (
     "<style>svg{color:#1c2128;--paper:#ffffff;--muted:#5b6370}@media (prefers-color-scheme:dark){svg{color:#e3e6ea;--paper:#14181e;--muted:#a3abb6}}</style>"
@@ -79,7 +79,7 @@ def heatmap(
     ylabel: str | None = None,
     colors: str | None = None,
 ) -> Picture:
-    """A matrix as coloured cells with the numbers in them; up to 400 cells carry numbers.
+    """A matrix as coloured cells with the numbers in them; up to 400 cells in up to 20 columns carry numbers.
 
     array: (m, n), or (heads, m, n) for one picture a head. rows, cols: labels. mask: bool, True where attending is allowed; the other cells are hatched.
     colors: a matplotlib colour map; blue from 0 up for numbers of one sign, blue to orange around 0 otherwise.
@@ -287,7 +287,7 @@ def _draw_heatmap(axis, values, allowed, color, digits):
     m, n = values.shape
     axis.set(xlim=(-0.5, n - 0.5), ylim=(m - 0.5, -0.5), aspect="equal")
     axis.spines[:].set_visible(False)
-    if m * n > CELLS_SHOWN:
+    if m * n > CELLS_SHOWN or n > COLUMNS_SHOWN:
         axis.imshow(np.where(allowed, values, np.nan), cmap=colors, norm=norm, interpolation="none", aspect="equal")
         return
     shown = f.TEXT.entries(np.where(allowed, values, 0.0), digits)
