@@ -242,7 +242,8 @@ def test_checks_catch_what_they_look_for(chromium):
     tab.set_content(
         r"""<html lang="en"><title>x</title><main><article><p>a \frac{1}{2} b</p><span class="math">x</span><img src="data:,">
         <mjx-container><svg><g fill="red"></g></svg></mjx-container><div style="width:900px">wide</div>
-        <div style="overflow-x:auto"><table style="width:800px"><tr><td>x</td></tr></table></div><pre style="overflow:auto;width:9px">a line</pre></article></main></html>"""
+        <div style="overflow-x:auto"><table style="width:800px"><tr><td>x</td></tr></table></div>
+        <pre style="overflow:auto;width:9px">a line</pre></article></main></html>"""
     )
     for look in (RAW_LATEX, NOT_TYPESET, BROKEN_IMAGES, NO_ALT, MATHS_ERRORS, STICKING_OUT, OUT_OF_REACH, CUT, LINES_CUT):
         assert tab.evaluate(look), look
