@@ -30,4 +30,11 @@ def test_what_cannot_be_meant(bad, message):
 def test_what_is_given_is_shown_as_it_is():
     field = by_hand("q · k?", 0.5, given={"q": np.array([1, -0.25]), "K": np.eye(2), "d": 2.0})
     assert "  q = [1, −0.25]\n  K = [1, 0; 0, 1]\n  d = 2\n" in repr(field)
-    assert "<dt>q</dt><dd>[1, −0.25]</dd>" in field._repr_html_()
+    shown = field._repr_html_()
+    assert "<dt>q</dt><dd>[1, −0.25]</dd>" in shown and "<dt>K</dt><dd>[1, 0]<br>[0, 1]</dd>" in shown
+
+
+def test_the_question_and_what_is_given_stand_before_the_field():
+    shown = by_hand("q · k?", 0.5, given={"d": 2.0})._repr_html_()
+    places = [shown.index(f'class="{part}"') for part in ("question", "given", "controls", "result")]
+    assert places == sorted(places) and shown.count('class="controls"') == 1

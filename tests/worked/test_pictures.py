@@ -65,6 +65,11 @@ def test_a_large_heatmap_is_one_image():
     assert "data:image/png" in shown.svg and len(shown.svg) < 60_000
 
 
+@pytest.mark.parametrize("columns, image", [(20, False), (21, True)])
+def test_numbers_stand_only_where_they_do_not_overlap(columns, image):
+    assert ("data:image/png" in worked.heatmap(rng.normal(size=(2, columns))).svg) == image
+
+
 def test_the_same_data_give_the_same_picture():
     weights = rng.random((3, 3))
     assert worked.heatmap(weights).svg == worked.heatmap(weights).svg
