@@ -13,6 +13,7 @@ def test_what_is_not_given():
     assert (config.d_k, config.d_v, config.n_kv_heads) == (2, 2, 2)
     assert (config.norm, config.norm_kind, config.eps, config.positions, config.activation) == ("post", "layer", 1e-5, "sinusoidal", "relu")
     assert config.tied is False and config.max_length is None
+    assert (config.biases, config.scaled, config.pairing, config.shared) == (("feed_forward", "output"), True, "interleaved", False)
 
 
 def test_a_config_does_not_change_and_equal_ones_are_equal():
@@ -54,7 +55,15 @@ def test_widths_of_the_heads_may_be_given():
         (dict(max_length=0), "max_length was 0"),
         (dict(norm="middle"), "norm was 'middle'; it must be one of 'post', 'pre'"),
         (dict(norm_kind="batch"), "norm_kind was 'batch'"),
-        (dict(positions="learned"), "positions was 'learned'"),
+        (dict(positions="relative"), "positions was 'relative'; it must be one of 'sinusoidal', 'learned', 'rope', 'none'"),
+        (dict(positions="learned"), "max_length was None; with learned positions it must be given"),
+        (dict(biases="attention"), "biases was 'attention'; it must be a tuple of some of 'attention', 'feed_forward', 'output'"),
+        (dict(biases=("attention", "norm")), "biases was ('attention', 'norm')"),
+        (dict(biases=(0,)), "biases was (0,)"),
+        (dict(scaled=1), "scaled was 1; it must be True or False"),
+        (dict(shared=None), "shared was None"),
+        (dict(shared=True), "source_vocab was 3; with a shared table it must be target_vocab, 5"),
+        (dict(pairing="halves"), "pairing was 'halves'; it must be one of 'interleaved', 'half'"),
         (dict(activation="tanh"), "activation was 'tanh'"),
     ],
 )
@@ -66,6 +75,28 @@ def test_what_cannot_be_meant(choices, words):
 
 def test_eps_may_be_0():
     assert Config(**SIZES, eps=0).eps == 0
+
+
+def test_the_order_of_biases_makes_no_other_model():
+    assert Config(**SIZES, biases=("output", "attention")) == Config(**SIZES, biases=("attention", "output", "output"))
+
+
+@pytest.mark.parametrize(("stack", "changes", "words"), [
+    (True, dict(biases=()), {"block.0.feed_forward.b_1", "block.0.feed_forward.b_2", "output.b"}),
+    (True, dict(biases=("attention", "feed_forward", "output")), {f"block.0.attention.b_{x}" for x in "qkvo"}),
+    (True, dict(positions="learned", max_length=9), {"positions"}),
+    (False, dict(positions="learned", max_length=9), {"source_positions", "target_positions"}),
+    (False, dict(source_vocab=5, shared=True), {"embedding", "source_embedding", "target_embedding"}),
+    (True, dict(scaled=False, pairing="half"), set()),
+])  # fmt: skip
+def test_what_a_choice_adds_to_the_parameters_or_takes(stack, changes, words):
+    from byhand.parameters import decoder_shapes, encoder_decoder_shapes
+
+    shapes = decoder_shapes if stack else encoder_decoder_shapes
+    before, after = shapes(Config(**SIZES)), shapes(Config(**SIZES | changes))
+    assert before.keys() ^ after.keys() == words
+    kept = [name for name in before if name in after]
+    assert kept == [name for name in after if name in before]  # in the same order
 
 
 def test_every_choice_stands_on_every_floor():

@@ -79,6 +79,7 @@ STACK = Config(
     d_model=WIDTH, n_heads=HEADS, n_kv_heads=1, d_ff=6, n_layers=2, source_vocab=1, target_vocab=VOCAB, norm="pre", norm_kind="rms",
     positions="rope", activation="swiglu", max_length=9,
 )  # fmt: skip
+LEARNED = replace(CONFIG, positions="learned", max_length=9)
 
 
 def numpy_calls():
@@ -119,7 +120,10 @@ def numpy_calls():
     calls = {
         "attention.attention": dict(q=q, k=k, v=v, mask=mask, causal=True, record=Record()),
         "attention.attention_mask": dict(t_q=TIME, t_k=5, mask=mask, causal=True),
-        "attention.multi_head_attention": dict(x=x, memory=memory, **heads, mask=np.ones((BATCH, 1, TIME, 5), bool), causal=True),
+        "attention.multi_head_attention": dict(
+            x=x, memory=memory, **heads, mask=np.ones((BATCH, 1, TIME, 5), bool), causal=True,
+            b_q=normal(8), b_k=normal(4), b_v=normal(6), b_o=normal(WIDTH), pairing="half",
+        ),
         "attention.multi_head_attention_backward": dict(dy=normal(BATCH, TIME, WIDTH), cache=attended, record=Record()),
         "heads.repeat_heads": dict(x=q, shared=2),
         "heads.sum_heads": dict(dy=q, n_kv_heads=1),
@@ -130,7 +134,7 @@ def numpy_calls():
         "decoder.backward": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=stacked.cache, record=Record()),
         "decoder.gradients": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=stacked.cache),
         "decoder.generate": dict(params=stack, config=STACK, tokens=read, n_new=2, choose=bn.sampling.greedy, lengths=lengths, cached=True),
-        "embedding.embedding": dict(tokens=read, table=table),
+        "embedding.embedding": dict(tokens=read, table=table, scaled=False),
         "feed_forward.swiglu": dict(hidden=x, gate=x + 1),
         "feed_forward.feed_forward": dict(x=x, **network, record=Record()),
         "generation.places": dict(tokens=read, kv_cache=cache),
@@ -141,7 +145,7 @@ def numpy_calls():
         "layers.post_norm_block": dict(x=x, rooms=post_rooms, mask=block_mask, causal=True, positions=positions),
         "layers.pre_norm_block": dict(x=x, rooms=rooms, causal=True, past=(normal(BATCH, 1, 2, 2), normal(BATCH, 1, 2, 2))),
         "layers.decoder_layer": dict(x=x, memory=memory, rooms=decoder_rooms, mask=block_mask, memory_mask=np.ones((BATCH, 1, 1, 5), bool)),
-        "layers.embed": dict(tokens=read, table=table, config=CONFIG, record=Record(), positions=positions),
+        "layers.embed": dict(tokens=read, table=table, config=LEARNED, record=Record(), positions=positions, learned=normal(9, WIDTH)),
         "layers.logits_of": dict(x=x, params=stack, table="embedding", config=STACK, record=Record()),
         "layers.flat": dict(layer="block.0", rooms={"norm": named}),
         "linear.linear": dict(x=x, w=w, b=b),
@@ -164,8 +168,8 @@ def numpy_calls():
         "norm.norm_backward": dict(dy=x + 1, cache=bn.norm.rms_norm(x, norms["gamma"])[1]),
         "optimizer.noam": dict(step=3, d_model=4, warmup=5),
         "optimizer.adam": dict(params=named, grads=grads, state=state, lr=0.1, betas=(0.9, 0.98), eps=1e-9),
-        "position.sinusoidal": dict(length=3, d_model=4),
-        "position.sinusoids": dict(positions=positions, d_model=4),
+        "position.sinusoidal": dict(length=3, d_model=4, pairing="half"),
+        "position.sinusoids": dict(positions=positions, d_model=4, pairing="half"),
         "position.rope": dict(x=q, positions=positions, base=100.0, pairing="half"),
         "preference.pairs": dict(prompts=[[1, 2], [3]], chosen=[[4], [5, 6]], rejected=[[1, 1, 1], [2]]),
         "preference.log_likelihood": dict(logits=normal(BATCH, TIME, VOCAB), targets=targets, mask=scored),
@@ -183,7 +187,7 @@ def numpy_calls():
         "quantize.dequantize_cache": dict(quantized=bn.quantize.quantize_cache(cache)),
         "sampling.greedy": dict(logits=normal(BATCH, VOCAB)),
         "sampling.probabilities": dict(logits=normal(BATCH, VOCAB), temperature=0.7, top_k=4, top_p=0.8),
-        "sampling.top_k_mask": dict(p=normal(BATCH, VOCAB), k=2),
+        "sampling.top_k_mask": dict(p=-np.sort(normal(BATCH, VOCAB)), k=2),
         "sampling.top_p_mask": dict(p=bn.softmax.softmax(normal(BATCH, VOCAB))[0], mass=0.7),
         "sampling.sample": dict(logits=normal(BATCH, VOCAB), rng=np.random.default_rng(0), temperature=0.7, top_k=4, top_p=0.8),
         "softmax.softmax": dict(x=normal(BATCH, TIME, 5), mask=mask[:, 0]),
@@ -197,7 +201,8 @@ def numpy_calls():
         "transformer.gradients": dict(dlogits=normal(BATCH, TIME, VOCAB), cache=passed.cache),
     }
     calls |= {f"feed_forward.{name}": dict(x=x) for name in ("relu", "gelu", "gelu_tanh", "silu")}
-    backwards = "attention.attention embedding.embedding linear.linear lora.lora norm.layer_norm norm.rms_norm position.rope preference.log_likelihood " \
+    backwards = "attention.attention embedding.embedding linear.linear lora.lora norm.layer_norm norm.rms_norm position.rope " \
+        "preference.log_likelihood layers.embed " \
         "softmax.softmax tiled.tiled_attention layers.decoder_layer layers.post_norm_block layers.pre_norm_block feed_forward.feed_forward " \
         "feed_forward.relu feed_forward.gelu feed_forward.gelu_tanh feed_forward.silu feed_forward.swiglu"  # fmt: skip
     for name in backwards.split():  # each follows its forward
@@ -269,6 +274,7 @@ def torch_calls():
     q, k, v = tensor(BATCH, HEADS, TIME, WIDTH), tensor(BATCH, 1, 5, WIDTH), tensor(BATCH, 1, 5, 6)
     mask = torch.tensor(RNG.random((BATCH, HEADS, TIME, 5)) > 0.3)
     projections = dict(x=x, memory=x + 1, w_q=tensor(WIDTH, 8), w_k=tensor(WIDTH, 4), w_v=tensor(WIDTH, 6), n_heads=2, n_kv_heads=1)
+    projections |= dict(b_q=tensor(8), b_k=tensor(4), b_v=tensor(6), pairing="half")
     network = dict(w_1=tensor(WIDTH, 6), b_1=b, w_2=tensor(6, WIDTH), b_2=tensor(WIDTH), activation="swiglu", w_3=tensor(WIDTH, 6))
     positions, read = torch.tensor([4, 0, 2]), torch.tensor(tokens(BATCH, TIME))
     lengths, scored = torch.tensor([2, 3]), torch.tensor([[True, False, True], [True, True, False]])
@@ -280,12 +286,17 @@ def torch_calls():
     calls = {
         "attention.attention": dict(q=q, k=k, v=v, mask=mask, causal=True, plain=True, record=Record()),
         "attention.causal_mask": dict(t_q=2, t_k=3, device="cpu"),
-        "attention.multi_head_attention": dict(**projections, w_o=tensor(12, WIDTH), mask=mask[..., :TIME], causal=True, positions=positions, plain=True),
+        "attention.multi_head_attention": dict(
+            **projections, w_o=tensor(12, WIDTH), b_o=tensor(WIDTH), mask=mask[..., :TIME], causal=True, positions=positions, plain=True
+        ),
         "attention.project": dict(**projections, positions=positions, record=Record()),
-        "attention.mix": dict(q=q, k=k, v=v, w_o=tensor(12, WIDTH), mask=mask, causal=True, plain=True, record=Record()),
+        "attention.mix": dict(q=q, k=k, v=v, w_o=tensor(12, WIDTH), b_o=tensor(WIDTH), mask=mask, causal=True, plain=True, record=Record()),
         "attention.split_heads": dict(x=x, n_heads=2),
         "attention.merge_heads": dict(x=q),
-        "embedding.embedding": dict(tokens=read, table=tensor(VOCAB, WIDTH)),
+        "embedding.embedding": dict(tokens=read, table=tensor(VOCAB, WIDTH), scaled=False),
+        "embedding.embed": dict(
+            tokens=read, positions=positions, table=tensor(VOCAB, WIDTH), learned=tensor(9, WIDTH), config=LEARNED, record=Record()
+        ),
         "feed_forward.feed_forward": dict(x=x, **network, record=Record()),
         "linear.linear": dict(x=x, w=w, b=b),
         "loss.cross_entropy": dict(
@@ -297,13 +308,14 @@ def torch_calls():
         "optimizer.noam": dict(step=3, d_model=4, warmup=5),
         "optimizer.adam": dict(parameters=[parameter], lr=0.1, betas=(0.9, 0.98), eps=1e-9, fused=False),
         "optimizer.schedule": dict(optimizer=torch.optim.Adam([parameter]), d_model=4, warmup=5),
-        "position.sinusoidal": dict(length=3, d_model=4, dtype=torch.float64, device="cpu"),
-        "position.sinusoids": dict(positions=positions, d_model=4, dtype=torch.float64),
+        "position.sinusoidal": dict(length=3, d_model=4, dtype=torch.float64, device="cpu", pairing="half"),
+        "position.sinusoids": dict(positions=positions, d_model=4, dtype=torch.float64, pairing="half"),
         "position.rope": dict(x=q, positions=positions, base=100.0, pairing="half"),
         "softmax.softmax": dict(x=tensor(BATCH, TIME, 5), mask=mask[:, 0]),
         "step.run": dict(case=toy.lively()),
         "embedding.table": dict(vocab=3, d_model=2),
         "linear.weight": dict(d_in=3, d_out=2),
+        "linear.zeros": dict(d_out=2),
         "weights.numpy_default": {},
     }
     calls |= {f"feed_forward.{name}": dict(x=x) for name in ("relu", "gelu", "gelu_tanh", "silu")}

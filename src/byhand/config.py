@@ -18,9 +18,11 @@ NORMS = {
     "pre": NormPosition({"norm_1": "input.via_norm", "norm_2": "residual_1.via_norm"}, feeds="norm_2.out", last=True),
 }
 NORM_KINDS = ("layer", "rms")
-POSITIONS = ("sinusoidal", "rope", "none")
+POSITIONS = ("sinusoidal", "learned", "rope", "none")
+PAIRINGS = ("interleaved", "half")
 GATED = ("swiglu",)  # what has a second matrix beside w_1, and multiplies by what this makes
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", *GATED)
+BIASES = ("attention", "feed_forward", "output")
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,14 @@ class Config:
     norm          "post": LN(x + f(x)), the 2017 paper; "pre": x + f(norm(x))
     norm_kind     "layer" or "rms"
     eps           the ε inside the root of every norm; 0 is allowed, and then a constant row is an error
-    positions     "sinusoidal" (added to the embedding), "rope" (rotates queries and keys) or "none"
+    positions     "sinusoidal" or "learned" (added to the embedding), "rope" (rotates queries and keys) or "none"; what is learned is a table of
+                  max_length rows
+    pairing       pair i of sine and cosine, or of what rope rotates: coordinates (2i, 2i + 1), "interleaved", or (i, i + d/2), "half"
     activation    "relu", "gelu" (exact), "gelu_tanh" or "swiglu" (adds a gate matrix w_3)
+    biases        which of "attention", "feed_forward" and "output" have biases
+    scaled        the embedding is multiplied by √d_model, as in the 2017 paper
     tied          the output layer is the target embedding, transposed
+    shared        source and target are looked up in one table, "embedding"; the decoder stack has but one
     max_length    longest sequence accepted; None for no limit
 
     Raises ValueError naming the field, what it was and what it must be.
@@ -61,6 +68,10 @@ class Config:
     activation: str = "relu"
     tied: bool = False
     max_length: int | None = None
+    biases: tuple[str, ...] = ("feed_forward", "output")
+    scaled: bool = True
+    pairing: str = "interleaved"
+    shared: bool = False
 
     def __post_init__(self):
         for name in ("d_model", "n_heads", "d_ff", "n_layers", "source_vocab", "target_vocab"):
@@ -85,12 +96,21 @@ class Config:
         _one_of("norm_kind", self.norm_kind, NORM_KINDS)
         _one_of("positions", self.positions, POSITIONS)
         _one_of("activation", self.activation, ACTIVATIONS)
-        if not isinstance(self.tied, bool):
-            raise ValueError(f"tied was {self.tied!r}; it must be True or False")
+        _one_of("pairing", self.pairing, PAIRINGS)
+        if not isinstance(self.biases, tuple) or not all(isinstance(name, str) and name in BIASES for name in self.biases):
+            raise ValueError(f"biases was {self.biases!r}; it must be a tuple of some of {', '.join(map(repr, BIASES))}")
+        object.__setattr__(self, "biases", tuple(name for name in BIASES if name in self.biases))
+        for name in ("tied", "scaled", "shared"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} was {getattr(self, name)!r}; it must be True or False")
+        if self.shared and self.source_vocab != self.target_vocab:
+            raise ValueError(f"source_vocab was {self.source_vocab}; with a shared table it must be target_vocab, {self.target_vocab}")
         if not isinstance(self.eps, Real) or not 0 <= self.eps < float("inf"):  # also refuses NaN
             raise ValueError(f"eps was {self.eps!r}; it must be a finite number of at least 0")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model was {self.d_model}; with sinusoidal positions it must be even (sine and cosine in pairs)")
+        if self.positions == "learned" and self.max_length is None:
+            raise ValueError("max_length was None; with learned positions it must be given, as the rows of their table")
         if self.positions == "rope" and self.d_k % 2:
             raise ValueError(f"d_k was {self.d_k}; with rope it must be even (coordinates rotate in pairs)")
 
@@ -98,6 +118,11 @@ class Config:
     def norm_position(self) -> NormPosition:
         """Where the norms of a decoder stack stand."""
         return NORMS[self.norm]
+
+    @property
+    def tables(self) -> tuple[str, str]:
+        """The parameters in which the encoder-decoder looks up its source and its target."""
+        return ("embedding", "embedding") if self.shared else ("source_embedding", "target_embedding")
 
     @property
     def gated(self) -> bool:

@@ -10,6 +10,7 @@ from .config import Config
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
+ATTENTION_BIASES = ("b_q", "b_k", "b_v", "b_o")
 
 
 def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -21,8 +22,9 @@ def encoder_decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 @lru_cache
 def _encoder_decoder_shapes(config):
     _check_2017(config)
-    d, vocab = config.d_model, config.target_vocab
-    shapes = {"source_embedding": (config.source_vocab, d), "target_embedding": (vocab, d)}
+    d = config.d_model
+    shapes = dict(zip(config.tables, ((config.source_vocab, d), (config.target_vocab, d))))
+    shapes |= position_shapes(config, "source_positions", "target_positions")
     for side, attentions in (("encoder", ("self_attention",)), ("decoder", ("self_attention", "cross_attention"))):
         for i in range(config.n_layers):
             layer = f"{side}.{i}"
@@ -42,7 +44,7 @@ def decoder_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 @lru_cache
 def _decoder_shapes(config):
-    shapes = {"embedding": (config.target_vocab, config.d_model)}
+    shapes = {"embedding": (config.target_vocab, config.d_model)} | position_shapes(config, "positions")
     norms = {norm: norm_shapes(config) for norm in config.norm_position.reads}
     rooms = {"attention": attention_shapes(config), "feed_forward": feed_forward_shapes(config)} | norms
     order = [room for room in ("norm_1", "attention", "norm_2", "feed_forward") if room in rooms]
@@ -62,22 +64,24 @@ def check_config(config: Config) -> None:
 
 def _check_2017(config):
     only = {
-        "norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "none"), "n_kv_heads": (config.n_heads,),
+        "norm": ("post",), "norm_kind": ("layer",), "activation": ("relu",), "positions": ("sinusoidal", "learned", "none"), "n_kv_heads": (config.n_heads,),
     }  # fmt: skip
     for name, allowed in only.items():
         if getattr(config, name) not in allowed:
             raise ValueError(f"config.{name} was {getattr(config, name)!r}; the encoder-decoder of 2017 takes {' or '.join(map(repr, allowed))}")
 
 
+def position_shapes(config: Config, *names: str) -> dict[str, tuple[int, ...]]:
+    """A table of max_length rows for each of these names, where positions are learned."""
+    return dict.fromkeys(names, (config.max_length, config.d_model)) if config.positions == "learned" else {}
+
+
 def attention_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Heads are column blocks of w_q, w_k and w_v; w_o mixes them back to d_model."""
     d, d_k, d_v = config.d_model, config.d_k, config.d_v
-    return {
-        "w_q": (d, config.n_heads * d_k),
-        "w_k": (d, config.n_kv_heads * d_k),
-        "w_v": (d, config.n_kv_heads * d_v),
-        "w_o": (config.n_heads * d_v, d),
-    }
+    q, k, v = config.n_heads * d_k, config.n_kv_heads * d_k, config.n_kv_heads * d_v
+    shapes = {"w_q": (d, q), "b_q": (q,), "w_k": (d, k), "b_k": (k,), "w_v": (d, v), "b_v": (v,), "w_o": (config.n_heads * d_v, d), "b_o": (d,)}
+    return _without_biases(shapes, "attention", config)
 
 
 def norm_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -92,24 +96,31 @@ def feed_forward_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     shapes = {"w_1": (d, d_ff), "b_1": (d_ff,), "w_2": (d_ff, d), "b_2": (d,)}
     if config.gated:
         shapes["w_3"] = (d, d_ff)
-    return shapes
+    return _without_biases(shapes, "feed_forward", config)
 
 
 def output_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """With `tied`, output.w is gone and the transposed embedding stands in."""
-    bias = {"output.b": (config.target_vocab,)}
-    return bias if config.tied else {"output.w": (config.d_model, config.target_vocab)} | bias
+    shapes = {"output.w": (config.d_model, config.target_vocab), "output.b": (config.target_vocab,)}
+    if config.tied:
+        del shapes["output.w"]
+    return _without_biases(shapes, "output", config)
+
+
+def _without_biases(shapes, room, config):
+    """The shapes, without the biases where this room has none."""
+    return {name: shape for name, shape in shapes.items() if len(shape) == 2 or room in config.biases}
 
 
 def draw(shapes: dict[str, tuple[int, ...]], seed: int, dtype=np.float64) -> dict[str, np.ndarray]:
-    """Starting values: matrices Xavier-uniform, embeddings N(0, 1/d_model), γ = 1, β and biases 0.
+    """Starting values: matrices Xavier-uniform, embeddings and learned positions N(0, 1/d_model), γ = 1, β and biases 0.
 
     Source: Glorot and Bengio 2010, equation 16; the embedding's scale as in Vaswani et al. 2017's own code.
     """
     rng = np.random.default_rng(seed)
 
     def start(name, shape):
-        if name.endswith("embedding"):
+        if name.endswith(("embedding", "positions")):
             return rng.normal(0.0, shape[1] ** -0.5, shape)
         if len(shape) == 2:
             bound = math.sqrt(6 / sum(shape))

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from .config import PAIRINGS
 from .doors import whole
-
-PAIRINGS = ("interleaved", "half")
 
 
 def check_choice(name: str, value: str, known: Iterable[str]) -> None:
@@ -28,7 +27,11 @@ def check_product(**named: Any) -> None:
 
 def check_linear(x, w, b) -> None:
     """Raise ValueError unless x w + b can be formed, or x w where b is None."""
-    check_product(x=x, w=w, **({} if b is None else {"b": b}))
+    check_product(x=x, w=w, **_bias(b=b))
+
+
+def _bias(**named):
+    return {name: b for name, b in named.items() if b is not None}
 
 
 def check_norm(x, eps: float, **gain: Any) -> None:
@@ -48,14 +51,18 @@ def check_feed_forward(x, w_1, b_1, w_2, b_2, activation: str, w_3, known: Itera
     if (activation == "swiglu") != (w_3 is not None):
         given = "missing" if w_3 is None else "given"
         raise ValueError(f"w_3 was {given} and activation was {activation!r}; w_3 is the gate of 'swiglu', and of no other")
-    check_product(x=x, w_1=w_1, b_1=b_1)
-    check_product(hidden=w_1[:0], w_2=w_2, b_2=b_2)
+    if (b_1 is None) != (b_2 is None):
+        first, second = ("missing" if b is None else "given" for b in (b_1, b_2))
+        raise ValueError(f"b_1 was {first} and b_2 {second}; both biases must be given, or neither")
+    check_product(x=x, w_1=w_1, **_bias(b_1=b_1))
+    check_product(hidden=w_1[:0], w_2=w_2, **_bias(b_2=b_2))
     if w_3 is not None and w_3.shape != w_1.shape:
         raise ValueError(f"w_3 had shape {tuple(w_3.shape)}; it must be w_1's, {tuple(w_1.shape)}")
 
 
-def check_sinusoidal(length: int, d_model: int) -> None:
+def check_sinusoidal(length: int, d_model: int, pairing: str) -> None:
     """Raise ValueError unless there are rows, of an even width."""
+    check_choice("pairing", pairing, PAIRINGS)
     whole("length", length)
     whole("d_model", d_model)
     if d_model % 2:
@@ -103,6 +110,16 @@ def check_projections(x, memory, w_q, w_k, w_v, n_heads: int, n_kv_heads: int) -
     d_k = w_q.shape[1] // n_heads
     if w_k.shape[1] != n_kv_heads * d_k:
         raise ValueError(f"w_k had width {w_k.shape[1]}; it must be n_kv_heads · d_k, {n_kv_heads * d_k}, with w_q's d_k, {d_k}")
+
+
+def check_biases(weights: dict[str, Any], biases: dict[str, Any]) -> None:
+    """Raise ValueError unless each of these matrices has a bias of its width, or none has one; both in one order."""
+    given = _bias(**biases)
+    for (w, matrix), (name, b) in zip(weights.items(), biases.items()):
+        if given and b is None:
+            raise ValueError(f"{name} was missing and {next(iter(given))} given; all projections must have a bias, or none")
+        if given and b.shape != matrix.shape[1:]:
+            raise ValueError(f"{name} had shape {tuple(b.shape)}; it must be {tuple(matrix.shape[1:])}, {w}'s last axis")
 
 
 def check_output_projection(x, w_v, w_o, n_heads: int, n_kv_heads: int) -> None:

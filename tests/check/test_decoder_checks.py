@@ -296,7 +296,7 @@ def test_query_heads_counted_for_key_heads_are_named():
 
 def test_a_square_matrix_that_was_transposed_is_named():
     config, params = _all({"n_heads": 2, "n_kv_heads": 2, "d_k": 4, "d_v": 3})  # w_o is 6 × 6
-    with _twin(attention.multi_head_attention, "merge_heads(mixed)), w_o)", "merge_heads(mixed)), w_o.T)"):
+    with _twin(attention.multi_head_attention, "merge_heads(mixed)), w_o, b_o)", "merge_heads(mixed)), w_o.T, b_o)"):
         report = _heads(params, config)
     assert _failed(report) == {"rows meet matrices as x @ w"}
     assert report["rows meet matrices as x @ w"].verdict == "fails, it is x @ wᵀ"

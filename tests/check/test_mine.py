@@ -17,10 +17,10 @@ from ledger import kill
 
 from byhand import Config, toy
 from byhand.check import mine
-from byhand.check.mistakes import CONVENTIONS, MISTAKES
+from byhand.check.mistakes import MISTAKES
 from byhand.check.plant import Change, Mistake
 from byhand.numpy import attention, embedding, feed_forward, layers, linear, loss, norm, optimizer, softmax, step
-from byhand.parameters import decoder_shapes
+from byhand.parameters import decoder_shapes, encoder_decoder_shapes
 
 GPT = Path(__file__).parents[2] / "book" / "workshop" / "my_gpt.py"
 NOTHING = Mistake("", "", ())
@@ -287,6 +287,15 @@ def whole(**choices):
     return kill.planted_step(drawn(**choices), NOTHING)
 
 
+def pair(**choices):
+    """An encoder-decoder of these choices."""
+    case = kill.uneven()
+    config = replace(case.config, **dict(target_vocab=8) | choices)
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in encoder_decoder_shapes(config).items()}
+    return kill.planted_step(replace(case, config=config, params=params), NOTHING)
+
+
 def single(case):
     return kill.planted_step(replace(case, params={n: a.astype(np.float32) for n, a in case.params.items()}), NOTHING)
 
@@ -297,8 +306,14 @@ RIGHT = {
     "encoder-decoder, float32": lambda: single(kill.uneven()),
     "Llama's choices": lambda: kill.planted_step(toy.decoder(), NOTHING),
     "Llama's choices, float32": lambda: single(toy.decoder()),
-    "RoPE by halves": lambda: kill.planted_step(toy.decoder(), list(CONVENTIONS.values())[1]),
-    "embedding not scaled": lambda: kill.planted_step(kill.tied_stack(), next(iter(CONVENTIONS.values()))),
+    "RoPE by halves": lambda: whole(norm="pre", positions="rope", pairing="half", d_k=4),
+    "embedding not scaled": lambda: whole(norm="pre", scaled=False),
+    "sines by halves": lambda: whole(norm="pre", pairing="half"),
+    "learned positions, biases everywhere": lambda: whole(
+        norm="pre", positions="learned", max_length=6, biases=("attention", "feed_forward", "output"), tied=True),
+    "no biases": lambda: whole(norm="pre", biases=()),
+    "one table for both languages, and the output": lambda: pair(shared=True, tied=True, source_vocab=8, pairing="half", biases=("attention",)),
+    "learned positions on both sides": lambda: pair(positions="learned", max_length=7, scaled=False),
     "GPT-2's choices": lambda: kill.planted_step(kill.tied_stack(), NOTHING),
     "post-norm, ReLU": lambda: whole(norm="post", activation="relu"),
     "exact GELU": lambda: whole(norm="pre", activation="gelu"),
@@ -378,7 +393,7 @@ def is_called_right_without_being_so(mutant, case):
 
     theirs = of_tokens if case.source is None else of_pairs
     stated = {name: getattr(case.config, name) for name in ("n_heads", "norm", "norm_kind", "activation", "positions", "eps")}
-    stated |= dict(scaled=True, sines="interleaved", pairing="interleaved", reduction="mean", smoothing=case.smoothing)
+    stated |= dict(scaled=True, pairing="interleaved", reduction="mean", smoothing=case.smoothing)
     if not mine(theirs, optimizer=dict(lr=0.01, betas=(0.9, 0.98), eps=1e-9), **stated):
         return False
     found, wanted = wrong(*seen[-1]), right(*seen[-1])

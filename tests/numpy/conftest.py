@@ -1,5 +1,6 @@
 """What every room of the NumPy floor is held to, and random models."""
 
+import dataclasses
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from byhand.parameters import decoder_shapes, encoder_decoder_shapes
 
 PYTORCH, DIFFERENCES = 1e-10, 1e-6  # the bounds that the NumPy floor is held to, in float64
 RANDOM_CASES = range(24)
+BIASES = (("feed_forward", "output"), (), ("attention",), ("attention", "feed_forward"), ("attention", "feed_forward", "output"))
 
 
 def arrays_in(thing):
@@ -87,8 +89,11 @@ def random_model(seed):
     config = Config(
         d_model=int(choose(4, 6, 10)), n_heads=int(choose(1, 2, 3)), d_k=int(choose(1, 3, 4)), d_v=int(choose(2, 5)), d_ff=int(choose(3, 7)),
         n_layers=1 + seed % 3, source_vocab=int(choose(2, 9)), target_vocab=int(choose(3, 8)),
-        positions=("sinusoidal", "none")[seed // 4 % 2], tied=seed % 2 == 1, eps=(1e-5, 1e-2)[seed // 8 % 2],
+        positions=("sinusoidal", "none", "learned")[seed // 4 % 3], tied=seed % 2 == 1, eps=(1e-5, 1e-2)[seed // 8 % 2],
+        biases=BIASES[seed % 5], scaled=seed // 3 % 3 != 1, pairing=("interleaved", "half")[seed // 2 % 2], max_length=7,
     )  # fmt: skip
+    if seed % 6 in (1, 4):  # tied and not
+        config = dataclasses.replace(config, source_vocab=config.target_vocab, shared=True)
     batch, t_s = 1 + seed % 3, int(choose(1, 3, 5))
     t_t = t_s + 1 if seed % 5 else t_s  # mostly unequal
     source = rng.integers(0, config.source_vocab, (batch, t_s))
@@ -122,8 +127,9 @@ def random_decoder(seed):
     config = Config(
         d_model=int(choose(4, 6, 10)), n_heads=n_heads, n_kv_heads=n_kv_heads, d_k=int(choose(2, 4)), d_v=int(choose(3, 5)), d_ff=int(choose(3, 7)),
         n_layers=1 + seed % 3, source_vocab=1, target_vocab=int(choose(5, 8)), norm=("pre", "post")[seed % 2], norm_kind=("rms", "layer")[seed // 2 % 2],
-        activation=("relu", "gelu", "gelu_tanh", "swiglu")[seed // 4 % 4], positions=("rope", "sinusoidal", "none")[seed % 3],
-        tied=seed // 3 % 2 == 1, eps=(1e-5, 1e-2)[seed // 8 % 2], max_length=(None, 12)[seed // 5 % 2],
+        activation=("relu", "gelu", "gelu_tanh", "swiglu")[seed // 4 % 4], positions=("rope", "sinusoidal", "none", "learned")[(seed + seed // 4) % 4],
+        tied=seed // 3 % 2 == 1, eps=(1e-5, 1e-2)[seed // 8 % 2], max_length=12 if (seed + seed // 4) % 4 == 3 else (None, 12)[seed // 5 % 2],
+        biases=BIASES[seed % 5], scaled=seed % 3 != 1, pairing=("interleaved", "half")[seed // 7 % 2],
     )  # fmt: skip
     batch, time = 1 + seed % 3, int(choose(3, 6))
     tokens = rng.integers(0, config.target_vocab, (batch, time))

@@ -35,29 +35,39 @@ def _pytorch_logits(config, params, tokens, lengths):
         if config.positions != "rope":
             return x
         angles = torch.arange(time, dtype=x.dtype)[:, None] / 10000.0 ** (torch.arange(0, config.d_k, 2, dtype=x.dtype) / config.d_k)
-        z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones_like(angles), angles)
-        return torch.view_as_real(z).flatten(-2)
+        half = config.pairing == "half"
+        pairs = x.unflatten(-1, (2, -1)).mT if half else x.unflatten(-1, (-1, 2))
+        z = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angles), angles))
+        return (z.mT if half else z).flatten(-2)
+
+    def product(name, x, w, room):
+        """x w + b, where that room has biases."""
+        y = x @ params[f"{name}w{w}"]
+        return y + params[f"{name}b{w}"] if room in config.biases else y
 
     def attention(name, x):
         q, k, v = (
-            (x @ params[f"{name}.{w}"]).unflatten(-1, (heads, -1)).transpose(1, 2)
-            for w, heads in (("w_q", config.n_heads), ("w_k", config.n_kv_heads), ("w_v", config.n_kv_heads))
+            product(f"{name}.", x, w, "attention").unflatten(-1, (heads, -1)).transpose(1, 2)
+            for w, heads in (("_q", config.n_heads), ("_k", config.n_kv_heads), ("_v", config.n_kv_heads))
         )
         y = F.scaled_dot_product_attention(turned(q), turned(k), v, attn_mask=allowed, enable_gqa=True)
-        return y.transpose(1, 2).flatten(2) @ params[f"{name}.w_o"]
+        return product(f"{name}.", y.transpose(1, 2).flatten(2), "_o", "attention")
 
     def feed_forward(name, x):
-        hidden = x @ params[f"{name}.w_1"] + params[f"{name}.b_1"]
+        hidden = product(f"{name}.", x, "_1", "feed_forward")
         if config.activation == "swiglu":
             active = F.silu(hidden) * (x @ params[f"{name}.w_3"])
         else:
             active = F.relu(hidden) if config.activation == "relu" else F.gelu(hidden, approximate="tanh" if "tanh" in config.activation else "none")
-        return active @ params[f"{name}.w_2"] + params[f"{name}.b_2"]
+        return product(f"{name}.", active, "_2", "feed_forward")
 
-    x = params["embedding"][tokens] * config.d_model**0.5
+    x = params["embedding"][tokens] * (config.d_model**0.5 if config.scaled else 1.0)
+    if config.positions == "learned":
+        x = x + params["positions"][:time]
     if config.positions == "sinusoidal":
         angles = torch.arange(time, dtype=x.dtype)[:, None] / 10000.0 ** (torch.arange(0, config.d_model, 2, dtype=x.dtype) / config.d_model)
-        x = x + torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+        waves = angles.sin(), angles.cos()
+        x = x + (torch.cat(waves, -1) if config.pairing == "half" else torch.stack(waves, -1).flatten(1))
     for i in range(config.n_layers):
         for room, part in (("attention", attention), ("feed_forward", feed_forward)):
             norm_name = f"block.{i}.norm_{1 if room == 'attention' else 2}"
@@ -67,7 +77,8 @@ def _pytorch_logits(config, params, tokens, lengths):
                 x = norm(norm_name, x + part(f"block.{i}.{room}", x))
     if config.norm == "pre":
         x = norm("norm", x)
-    return x @ (params["embedding"].T if config.tied else params["output.w"]) + params["output.b"]
+    logits = x @ (params["embedding"].T if config.tied else params["output.w"])
+    return logits + params["output.b"] if "output" in config.biases else logits
 
 
 def _loss(model, params):
@@ -85,7 +96,9 @@ def test_the_random_stacks_cover_what_can_be_chosen(make_stack):
     configs = [make_stack(seed).config for seed in range(32)]
     mixtures = {(config.norm, config.norm_kind, config.activation) for config in configs}
     assert len(mixtures) == 2 * 2 * 4
-    assert {config.positions for config in configs} == {"rope", "sinusoidal", "none"}
+    assert {config.positions for config in configs} == {"rope", "sinusoidal", "none", "learned"} and len({config.biases for config in configs}) == 5
+    assert all({config.pairing for config in configs if config.positions == kind} == {"interleaved", "half"} for kind in ("rope", "sinusoidal"))
+    assert {config.scaled for config in configs} == {True, False}
     assert {(config.tied, config.norm) for config in configs} == {(True, "pre"), (True, "post"), (False, "pre"), (False, "post")}
     assert {config.n_heads // config.n_kv_heads for config in configs} == {1, 2, 3, 4}
 
@@ -320,7 +333,7 @@ def test_a_gradient_of_another_shape():
     ({"activation": "elu"}, "activation was 'elu'"),
     ({"norm": "middle"}, "norm was 'middle'"),
     ({"norm_kind": "batch"}, "norm_kind was 'batch'"),
-    ({"positions": "learned"}, "positions was 'learned'"),
+    ({"positions": "relative"}, "positions was 'relative'"),
     ({"max_length": 0}, "max_length was 0"),
 ])  # fmt: skip
 def test_a_configuration_that_cannot_be_meant(choice, words):

@@ -9,22 +9,23 @@ sizes = st.integers(1, 5)
 seeds = st.integers(0, 2**32 - 1)
 
 
-@given(batch=sizes, time=sizes, vocab=sizes, d_model=sizes, seed=seeds)
-def test_against_pytorch_and_central_differences(prove, batch, time, vocab, d_model, seed):
+@given(batch=sizes, time=sizes, vocab=sizes, d_model=sizes, scaled=st.booleans(), seed=seeds)
+def test_against_pytorch_and_central_differences(prove, batch, time, vocab, d_model, scaled, seed):
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, vocab, (batch, time))  # few tokens, many places: most are repeated
 
     def by_pytorch(table):
         import torch
 
-        return torch.nn.functional.embedding(torch.tensor(tokens), table) * d_model**0.5
+        y = torch.nn.functional.embedding(torch.tensor(tokens), table)
+        return y * d_model**0.5 if scaled else y
 
     def backward(dy, cache):
         nothing, grads = embedding_backward(dy, cache)
         assert nothing is None
         return grads
 
-    prove(lambda table: embedding(tokens, table), backward, by_pytorch, {"table": rng.normal(size=(vocab, d_model))}, seed)
+    prove(lambda table: embedding(tokens, table, scaled), backward, by_pytorch, {"table": rng.normal(size=(vocab, d_model))}, seed)
 
 
 def test_a_repeated_token_adds_its_gradients_and_an_absent_one_gets_none():

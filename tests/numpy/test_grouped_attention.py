@@ -1,5 +1,7 @@
 """Several query heads to one key-value head, rotated queries and keys, and keys from earlier calls."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,10 +19,11 @@ RATIOS = ((1, 1), (2, 1), (4, 1), (4, 2), (6, 2), (6, 3), (3, 3))
 ratios = pytest.mark.parametrize(("n_heads", "n_kv_heads"), RATIOS)
 
 
-def _inputs(rng, n_heads, n_kv_heads, batch, time, d=5, d_k=4, d_v=3):
+def _inputs(rng, n_heads, n_kv_heads, batch, time, d=5, d_k=4, d_v=3, biased=False):
     shapes = {
         "x": (batch, time, d), "w_q": (d, n_heads * d_k), "w_k": (d, n_kv_heads * d_k), "w_v": (d, n_kv_heads * d_v), "w_o": (n_heads * d_v, d),
     }  # fmt: skip
+    shapes |= {w.replace("w", "b"): shape[1:] for w, shape in shapes.items() if w != "x" and biased}
     return {name: rng.normal(size=shape) for name, shape in shapes.items()}
 
 
@@ -29,7 +32,7 @@ def _backward(dy, cache):
     return {"x": dquery + dkey + dvalue, **grads}
 
 
-def _pytorch(n_heads, n_kv_heads, positions, mask):
+def _pytorch(n_heads, n_kv_heads, positions, mask, pairing):
     """PyTorch's own grouped attention, with rope by complex numbers."""
     import torch
 
@@ -38,34 +41,57 @@ def _pytorch(n_heads, n_kv_heads, positions, mask):
 
     def turned(x):
         angles = torch.tensor(positions, dtype=x.dtype)[:, None] / 10000.0 ** (torch.arange(0, x.shape[-1], 2, dtype=x.dtype) / x.shape[-1])
-        z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones_like(angles), angles)
-        return torch.view_as_real(z).flatten(-2)
+        pairs = x.unflatten(-1, (2, -1)).mT if pairing == "half" else x.unflatten(-1, (-1, 2))
+        z = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angles), angles))
+        return (z.mT if pairing == "half" else z).flatten(-2)
 
-    def run(x, w_q, w_k, w_v, w_o):
-        q, k, v = heads(x @ w_q, n_heads), heads(x @ w_k, n_kv_heads), heads(x @ w_v, n_kv_heads)
+    def run(x, w_q, w_k, w_v, w_o, b_q=0, b_k=0, b_v=0, b_o=0):
+        q, k, v = heads(x @ w_q + b_q, n_heads), heads(x @ w_k + b_k, n_kv_heads), heads(x @ w_v + b_v, n_kv_heads)
         if positions is not None:
             q, k = turned(q), turned(k)
         allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
         if mask is not None:
             allowed = allowed & torch.tensor(mask)
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, enable_gqa=True)
-        return y.transpose(1, 2).flatten(2) @ w_o
+        return y.transpose(1, 2).flatten(2) @ w_o + b_o
 
     return run
 
 
 @ratios
-@given(batch=st.integers(1, 3), time=st.integers(1, 4), rotated=st.booleans(), padded=st.booleans(), seed=st.integers(0, 2**32 - 1))
-def test_against_pytorch_and_central_differences(prove, n_heads, n_kv_heads, batch, time, rotated, padded, seed):
+@given(
+    batch=st.integers(1, 3), time=st.integers(1, 4), rotated=st.booleans(), padded=st.booleans(), seed=st.integers(0, 2**32 - 1),
+    biased=st.booleans(), pairing=st.sampled_from(("interleaved", "half")),
+)  # fmt: skip
+def test_against_pytorch_and_central_differences(prove, n_heads, n_kv_heads, batch, time, rotated, padded, seed, biased, pairing):
+    import torch
+
     rng = np.random.default_rng(seed)
-    positions = np.sort(rng.integers(0, 30, time)) if rotated else None
+    positions = np.sort(rng.choice(30, time, replace=False)) if rotated else None
     mask = (np.arange(time) < rng.integers(1, time + 1, batch)[:, None])[:, None, None, :] if padded else None
 
     def forward(x, **weights):
-        return multi_head_attention(x, x, **weights, n_heads=n_heads, mask=mask, causal=True, n_kv_heads=n_kv_heads, positions=positions)
+        how = dict(n_heads=n_heads, mask=mask, causal=True, n_kv_heads=n_kv_heads, positions=positions, pairing=pairing)
+        fixed = {name: value.astype(x.dtype) for name, value in still.items()}
+        return multi_head_attention(x, x, **weights, **fixed, **how)
 
-    inputs = _inputs(rng, n_heads, n_kv_heads, batch, time)
-    prove(forward, _backward, _pytorch(n_heads, n_kv_heads, positions, mask), inputs, seed)
+    inputs = _inputs(rng, n_heads, n_kv_heads, batch, time, biased=biased)
+    # a key's bias that is not rotated adds one number to all scores of a query: its gradient is 0 but for rounding
+    still = {"b_k": inputs.pop("b_k")} if biased and not rotated else {}
+
+    def backward(dy, cache):
+        grads = _backward(dy, cache)
+        assert all(np.abs(grads.pop(name)).max() < 1e-5 * max(np.abs(grads["b_v"]).max(), 1) for name in still)
+        return grads
+
+    by_pytorch = partial(_pytorch(n_heads, n_kv_heads, positions, mask, pairing), **{name: torch.tensor(value) for name, value in still.items()})
+    prove(forward, backward, by_pytorch, inputs, seed)
+
+
+def test_a_projection_without_its_bias_among_others_that_have_one():
+    inputs = _inputs(np.random.default_rng(0), 2, 1, 2, 3, biased=True)
+    with pytest.raises(ValueError, match="b_v was missing and b_q given; all projections must have a bias, or none"):
+        multi_head_attention(inputs["x"], n_heads=2, n_kv_heads=1, memory=inputs.pop("x"), **inputs | {"b_v": None})
 
 
 @ratios

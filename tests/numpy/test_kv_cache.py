@@ -22,7 +22,7 @@ def _model(seed=0, **choices):
         d_model=6, n_heads=4, n_kv_heads=2, d_k=4, d_v=3, d_ff=7, n_layers=2, source_vocab=1, target_vocab=9,
         norm="pre", norm_kind="rms", positions="rope", activation="swiglu",
     )  # fmt: skip
-    config = Config(**(standard | choices))
+    config = Config(**(standard | choices | ({"max_length": 9} if choices.get("positions") == "learned" else {})))
     rng = np.random.default_rng(seed)
     params = {name: value + rng.normal(0, 0.3, value.shape) for name, value in decoder.init(config, seed).items()}
     return params, config, rng
@@ -39,7 +39,7 @@ def _piecewise(params, config, tokens, cuts, lengths=None):
 
 
 @pytest.mark.parametrize(("n_heads", "n_kv_heads"), RATIOS)
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none"])
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none", "learned"])
 def test_token_by_token_equals_the_full_pass_for_every_ratio_of_heads(n_heads, n_kv_heads, positions):
     params, config, rng = _model(n_heads=n_heads, n_kv_heads=n_kv_heads, positions=positions)
     tokens = rng.integers(0, 9, (3, 8))
@@ -62,7 +62,7 @@ def test_every_kind_of_stack_in_random_pieces(stack):
     assert kv_cache.time == time
 
 
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none"])
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none", "learned"])
 def test_prompts_of_unequal_length_go_on_as_if_each_were_alone(positions):
     params, config, rng = _model(positions=positions)
     prompt, more, lengths = rng.integers(0, 9, (3, 5)), rng.integers(0, 9, (3, 4)), np.array([5, 2, 4])

@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 from byhand.numpy.position import sinusoidal
 
 
-@given(length=st.integers(1, 40), pairs=st.integers(1, 8))
-def test_every_entry_is_the_papers_formula(length, pairs):
+@given(length=st.integers(1, 40), pairs=st.integers(1, 8), pairing=st.sampled_from(("interleaved", "half")))
+def test_every_entry_is_the_papers_formula(length, pairs, pairing):
     d_model = 2 * pairs
-    table = sinusoidal(length, d_model)
+    table = sinusoidal(length, d_model, pairing)
     assert table.shape == (length, d_model) and table.dtype == np.float64
     for position in range(length):
         for i in range(pairs):
             angle = position / 10000 ** (2 * i / d_model)
-            assert table[position, 2 * i] == pytest.approx(math.sin(angle), abs=1e-12)
-            assert table[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-12)
+            sine, cosine = (2 * i, 2 * i + 1) if pairing == "interleaved" else (i, i + pairs)
+            assert table[position, sine] == pytest.approx(math.sin(angle), abs=1e-12)
+            assert table[position, cosine] == pytest.approx(math.cos(angle), abs=1e-12)
 
 
 def test_position_0_is_0_and_1_in_turn_and_position_1_is_what_document_1_prints():

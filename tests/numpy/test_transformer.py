@@ -61,6 +61,9 @@ def test_the_random_configurations_are_a_mixture(models):
     assert sum(m.source.shape[1] != m.decoder_input.shape[1] for m in models) > 10 and any(m.source.shape[1] == m.decoder_input.shape[1] for m in models)
     assert sum(m.source_lengths is not None and (m.source_lengths < m.source.shape[1]).any() for m in models) > 5
     assert {m.reduction for m in models} == {"mean", "sum", "last"}
+    assert {c.positions for c in configs} == {"sinusoidal", "none", "learned"} and len({c.biases for c in configs}) == 5
+    assert {(c.pairing, c.scaled) for c in configs if c.positions == "sinusoidal"} == {(p, s) for p in ("interleaved", "half") for s in (True, False)}
+    assert {(c.shared, c.tied) for c in configs} == {(s, t) for s in (True, False) for t in (True, False)}
 
 
 def test_tied_weights_add_the_gradients_of_their_two_uses():

@@ -52,10 +52,11 @@ def test_every_parameter_of_the_block(norm):
     "choices",
     [
         dict(norm="pre", norm_kind="rms", positions="rope", activation="swiglu", n_kv_heads=1, tied=True),
-        dict(norm="post", norm_kind="rms", positions="sinusoidal", activation="gelu_tanh"),
-        dict(norm="pre", norm_kind="layer", positions="rope", activation="gelu", tied=True),
+        dict(norm="post", norm_kind="rms", positions="sinusoidal", activation="gelu_tanh", pairing="half", biases=()),
+        dict(norm="pre", norm_kind="layer", positions="rope", activation="gelu", tied=True, pairing="half", biases=("attention", "feed_forward")),
+        dict(norm="pre", positions="learned", max_length=4, scaled=False, tied=True, biases=("attention", "feed_forward")),
     ],
-    ids=["rms-rope-swiglu", "post-gelu_tanh", "layer-rope-gelu"],
+    ids=["rms-rope-swiglu", "post-gelu_tanh", "layer-rope-gelu", "learned"],
 )
 def test_every_choice(choices):
     """Two blocks, a padded row, a repeated token, γ ≠ 1 and β ≠ 0."""

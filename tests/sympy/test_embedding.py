@@ -6,12 +6,12 @@ import byhand.numpy as bn
 import byhand.sympy as bs
 
 
-@pytest.mark.parametrize(("tokens", "vocab", "d_model"), [((0, 1, 0), 3, 2), ((2, 2, 1, 2), 4, 3)])
-def test_embedding_adds_repeated_tokens(tokens, vocab, d_model, rng, assert_proved, assert_agrees):
-    derived = bs.embedding.embedding_derivation(tokens, vocab, d_model)
+@pytest.mark.parametrize(("tokens", "vocab", "d_model", "scaled"), [((0, 1, 0), 3, 2, True), ((2, 2, 1, 2), 4, 3, True), ((0, 1, 0), 3, 2, False)])
+def test_embedding_adds_repeated_tokens(tokens, vocab, d_model, scaled, rng, assert_proved, assert_agrees):
+    derived = bs.embedding.embedding_derivation(tokens, vocab, d_model, scaled)
     assert_proved(derived)
     table, dy = rng.normal(size=(vocab, d_model)), rng.normal(size=(1, len(tokens), d_model))
-    _, grads = bn.embedding.embedding_backward(dy, bn.embedding.embedding(np.array([tokens]), table)[1])
+    _, grads = bn.embedding.embedding_backward(dy, bn.embedding.embedding(np.array([tokens]), table, scaled)[1])
     found = derived["dtable"].numeric(table=table, dy=dy)
     assert_agrees(found, grads["table"])
     for row in set(range(vocab)) - set(tokens):

@@ -12,7 +12,8 @@ def test_sinusoids_are_exact(assert_agrees):
     waves = bs.position.sinusoidal(3, 4)
     assert list(waves[0, :]) == [0, 1, 0, 1]
     assert waves[2, 2] == sp.sin(sp.Rational(1, 50)) and waves[1, 1] == sp.cos(1)
-    assert_agrees(np.array(bs.position.sinusoidal(5, 6).evalf(20).tolist(), dtype=float), bn.position.sinusoidal(5, 6))
+    for pairing in ("interleaved", "half"):
+        assert_agrees(np.array(bs.position.sinusoidal(5, 6, pairing).evalf(20).tolist(), dtype=float), bn.position.sinusoidal(5, 6, pairing))
 
 
 @pytest.mark.parametrize(("length", "d_model", "name"), [(0, 4, "length"), (2, 3, "d_model")])

@@ -5,6 +5,7 @@ import sympy as sp
 import byhand.numpy as bn
 import byhand.sympy as bs
 from byhand import Config, toy
+from byhand.parameters import encoder_decoder_shapes
 
 ROOT = sp.sqrt(2)
 
@@ -68,6 +69,24 @@ def test_every_stage_to_many_digits(name, assert_agrees):
     finer = bs.transformer.forward(case.params, case.config, case.source, case.decoder_input, digits=45)
     for coarse, fine in zip(out.logits[0], finer.logits[0]):
         assert abs(sp.Float(coarse, 45) - fine) < sp.Float("1e-29")
+
+
+def test_one_table_for_all_three_half_sines_and_biases_everywhere(assert_agrees):
+    """And the gradient of an entry of the table, which was used three times, and of a bias of each room."""
+    config = Config(
+        4, 2, 3, 1, 5, 5, shared=True, tied=True, scaled=False, pairing="half", biases=("attention", "feed_forward", "output")
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(0.4, 0.7, shape) for name, shape in encoder_decoder_shapes(config).items()}
+    case = toy.Case(
+        config, params, np.array([[1, 2, 1], [4, 0, 0]]), np.array([[0, 2], [3, 1]]), np.array([[2, 4], [1, 0]]),
+        np.array([3, 2]), np.array([2, 1]), reduction="mean", smoothing=0.1, names={},
+    )  # fmt: skip
+    out = bs.transformer.forward(params, config, case.source, case.decoder_input, case.source_lengths, case.target_lengths, digits=20)
+    assert_stages(out, case, assert_agrees)
+    grads = bn.step.run(case).gradients.params
+    for name, place in (("embedding", (1, 2)), ("decoder.0.cross_attention.b_v", (1,)), ("encoder.0.self_attention.b_q", (3,)), ("output.b", (2,))):
+        assert abs(float(bs.witness(case, name, place)) - grads[name][place]) < 1e-12 * max(np.abs(grads[name]).max(), 1e-3)
 
 
 @pytest.mark.parametrize("change", [{"norm": "pre"}, {"norm_kind": "rms"}, {"activation": "gelu"}, {"positions": "rope"}])

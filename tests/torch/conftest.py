@@ -1,5 +1,6 @@
 """Random models and batches, and the measure of agreement, for the torch floor's tests."""
 
+import dataclasses
 import random
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from byhand import Config
 from byhand.parameters import draw, encoder_decoder_shapes
 
 RANDOM_CASES = range(24)
+BIASES = (("feed_forward", "output"), (), ("attention",), ("attention", "feed_forward"), ("attention", "feed_forward", "output"))
 
 
 def disagreement(a, b) -> float:
@@ -33,10 +35,16 @@ def random_case(seed: int) -> SimpleNamespace:
         n_layers=1 + seed % 3,
         source_vocab=pick.choice([3, 7]),
         target_vocab=pick.choice([4, 11]),
-        positions=("sinusoidal", "none")[seed // 2 % 2],
+        positions=("sinusoidal", "none", "learned")[seed // 2 % 3],
         tied=seed % 2 == 1,
         eps=pick.choice([1e-5, 1e-3]),
+        biases=BIASES[seed % 5],
+        scaled=seed // 3 % 3 != 1,
+        pairing=("interleaved", "half")[seed // 4 % 2],
+        max_length=7,
     )
+    if seed % 6 in (1, 4):
+        config = dataclasses.replace(config, source_vocab=config.target_vocab, shared=True)
     rng = np.random.default_rng(seed)
     shapes = encoder_decoder_shapes(config)
     # twice the usual scale of the matrices makes attention sharp, so that queries and keys get gradients of some size

@@ -13,6 +13,7 @@ from byhand.torch.decoder import Decoder
 from byhand.torch.loss import cross_entropy
 
 SEEDS = range(24)
+BIASES = (("feed_forward", "output"), (), ("attention",), ("attention", "feed_forward"), ("attention", "feed_forward", "output"))
 
 
 def decoder_case(seed):
@@ -31,9 +32,13 @@ def decoder_case(seed):
         target_vocab=pick.choice([4, 9]),
         norm=("pre", "pre", "post")[seed // 2 % 3],
         norm_kind=("layer", "rms")[seed % 2],
-        positions=("rope", "sinusoidal", "none")[seed // 3 % 3],
+        positions=("rope", "sinusoidal", "none", "learned")[seed // 3 % 4],
         activation=("relu", "gelu", "gelu_tanh", "swiglu")[seed % 4],
         tied=seed // 4 % 2 == 1,
+        biases=BIASES[seed % 5],
+        scaled=seed // 2 % 3 != 1,
+        pairing=("interleaved", "half")[seed % 2],
+        max_length=(None, 9)[seed // 3 % 4 == 3],
     )
     rng = np.random.default_rng(seed)
     params = {name: (2 * value if value.ndim == 2 else rng.normal(0.8, 0.5, value.shape)) for name, value in draw(decoder_shapes(config), seed).items()}
@@ -65,8 +70,8 @@ def loss_of(case, logits):
 
 def test_the_configurations_cover_every_choice():
     configs = [decoder_case(seed).config for seed in SEEDS]
-    for name in ("norm", "norm_kind", "positions", "activation", "tied", "n_layers"):
-        assert len({getattr(config, name) for config in configs}) == {"activation": 4, "positions": 3, "n_layers": 3}.get(name, 2)
+    for name in ("norm", "norm_kind", "positions", "activation", "tied", "n_layers", "biases", "scaled", "pairing"):
+        assert len({getattr(config, name) for config in configs}) == {"activation": 4, "positions": 4, "n_layers": 3, "biases": 5}.get(name, 2)
     assert sum(config.n_kv_heads < config.n_heads for config in configs) > 8
 
 

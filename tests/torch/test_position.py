@@ -6,8 +6,10 @@ from byhand.numpy import position as np_position
 from byhand.torch.position import _angles_on, rope, sinusoidal, sinusoids
 
 
-def test_sinusoidal_agrees_with_numpy():
-    np.testing.assert_allclose(sinusoidal(50, 6, torch.float64), np_position.sinusoidal(50, 6), rtol=0, atol=1e-14)
+@pytest.mark.parametrize("pairing", ["interleaved", "half"])
+def test_sinusoidal_agrees_with_numpy(pairing):
+    ours = np_position.sinusoidal(50, 6, pairing)
+    np.testing.assert_allclose(sinusoidal(50, 6, torch.float64, pairing=pairing), ours, rtol=0, atol=1e-14)
     assert sinusoidal(3, 4).dtype == torch.float32
 
 

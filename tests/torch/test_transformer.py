@@ -84,7 +84,9 @@ def test_the_random_configurations_cover_what_they_should(make_case):
     cases = [make_case(seed) for seed in range(24)]
     assert {case.config.n_layers for case in cases} == {1, 2, 3}
     assert {case.config.tied for case in cases} == {True, False}
-    assert {case.config.positions for case in cases} == {"sinusoidal", "none"}
+    assert {case.config.positions for case in cases} == {"sinusoidal", "none", "learned"} and len({case.config.biases for case in cases}) == 5
+    assert {(case.config.pairing, case.config.scaled) for case in cases} == {(p, s) for p in ("interleaved", "half") for s in (True, False)}
+    assert {(case.config.shared, case.config.tied) for case in cases} == {(s, t) for s in (True, False) for t in (True, False)}
     assert {case.reduction for case in cases} == {"mean", "sum", "last"}
     assert sum(case.config.d_k * case.config.n_heads != case.config.d_model for case in cases) > 10
     assert sum(case.config.d_k != case.config.d_v for case in cases) > 10
@@ -102,7 +104,7 @@ def test_float32_stays_near_float64(make_case, differ, seed):
     logits = module(*batch_of(case))
     loss = loss_of(case, logits)
     loss.backward()
-    assert logits.dtype == torch.float32 and module.grads()["output.b"].dtype == np.float32
+    assert logits.dtype == torch.float32 and {grad.dtype for grad in module.grads().values()} == {np.dtype("float32")}
     assert differ(loss, value) < 1e-5
     for name, grad in module.grads().items():
         assert differ(grad, gradients.params[name]) < 1e-3, name

@@ -341,10 +341,10 @@ def _products(values, params, config):
     """Output stage, x, w and b of one product of every kind."""
     for block in (f"block.{i}" for i in range(config.n_layers)):
         mlp, read = f"{block}.feed_forward", f"{block}.{config.norm_position.feeds}"
-        yield f"{block}.attention.out", values[f"{block}.attention.concat"], params[f"{block}.attention.w_o"], 0.0
-        yield f"{mlp}.hidden", values[read], params[f"{mlp}.w_1"], params[f"{mlp}.b_1"]
-        yield f"{mlp}.out", values[f"{mlp}.active"], params[f"{mlp}.w_2"], params[f"{mlp}.b_2"]
-    yield "logits", values["out"], params["embedding"].T if config.tied else params["output.w"], params["output.b"]
+        yield f"{block}.attention.out", values[f"{block}.attention.concat"], params[f"{block}.attention.w_o"], params.get(f"{block}.attention.b_o", 0.0)
+        yield f"{mlp}.hidden", values[read], params[f"{mlp}.w_1"], params.get(f"{mlp}.b_1", 0.0)
+        yield f"{mlp}.out", values[f"{mlp}.active"], params[f"{mlp}.w_2"], params.get(f"{mlp}.b_2", 0.0)
+    yield "logits", values["out"], params["embedding"].T if config.tied else params["output.w"], params.get("output.b", 0.0)
 
 
 # ---- rows and report ----------------------------------------------------------------------------

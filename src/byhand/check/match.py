@@ -49,7 +49,7 @@ class Match(NamedTuple):
 # A role, and what its names look like once the layer's number is gone; the first that fits counts.
 _ATTENTION = r"(att|attn|mha|self|cross|qkv)"
 ROLES = {
-    "positions": r"(wpe|pos(ition)?s?(al)?(_?(emb\w*|enc\w*|table))?|p)(_(w|weight|table))?",
+    "positions": r"((source|target|src|tgt)_)?(wpe|pos(ition)?s?(al)?(_?(emb\w*|enc\w*|table))?|p)(_(w|weight|table))?",
     "norm": r"(.*_)?(ln|norm|layernorm|rms|rmsnorm|layer_norm)(_?[f\d])?(_\w*)?",
     "qkv": r"(.*_)?([wb]?_?qkv|c_attn|in_proj|qkv_proj)(_\w*)?",
     "w_q": rf"(.*_)?([wb]?_?q|q_?proj|q_?lin|(w_)?query)(_(w|weight|b|bias|kernel))?|{_ATTENTION}_?linears_0.*",
@@ -61,7 +61,7 @@ ROLES = {
     "up": r"(.*_)?(up|up_proj|w_?3)(_\w*)?",
     "w_1": r"(.*_)?(fc|fc_?1|w_?1|c_fc|linear_?1|lin_?1|fc_in|w_in|w_up|inner|b_?1|hidden|dense_1|ffn_1|ff_1|0)(_(w|weight|b|bias|kernel))?",
     "w_2": r"(.*_)?(fc_?2|w_?2|c_proj|proj|down|down_proj|linear_?2|lin_?2|fc_out|w_out|w_down|b_?2|dense_2|ffn_2|ff_2|2)(_(w|weight|b|bias|kernel))?",
-    "embedding": r"(.*_)?(wte|tok\w*|emb\w*|embed\w*|e|lut|source|target|src|tgt)(_\w*)?",
+    "embedding": r"(.*_)?(wte|tok\w*|emb\w*|embed\w*|e|lut|shared|source|target|src|tgt)(_\w*)?",
     "output": r"(.*_)?(head|lm_head|unembed\w*|out|output|logits?|vocab|generator|w_?out|b_?out|u|final|classifier|proj)(_\w*)?",
 }  # fmt: skip
 _BIAS = re.compile(r"(^|_)(b|bias|beta|shift|offset)(_?\d)?$|^b_")
@@ -104,6 +104,9 @@ def match(params: Arrays, has_source: bool, names: Mapping[str, str] | None = No
                 raise Unreadable(f"{one.name} and {places[ours].theirs} both look like {ours}; say which is which, as names={{{one.name!r}: …}}")
             places[ours] = Place(one.name, False, i, len(found))
     places |= {ours: Place(theirs) for theirs, ours in explicit.items()}
+    tables = [ours for ours in places if ours.endswith("embedding")]
+    if len(tables) == 1:  # of both sides, where there are two
+        places["embedding"] = places.pop(tables[0])
     places, turned = _turned(places, params)
     if turned:
         words.append("matrices are kept as (out, in) and were turned")
@@ -154,7 +157,7 @@ def _layers(named, has_source):
 def _ours(one, params, layers, has_source, norms, named):
     """Our names for one of theirs: three where it is packed, none where it is not known."""
     if one.layer is None:
-        return _outside(one, has_source, norms)
+        return _outside(one, has_source)
     side = one.side if has_source else ""
     if one.layer not in layers.get(side, ()):
         return []
@@ -172,16 +175,18 @@ def _ours(one, params, layers, has_source, norms, named):
     return [f"{block}.feed_forward.{'b' if params[one.name].ndim == 1 else 'w'}_{kind}"] if kind else []
 
 
-def _outside(one, has_source, norms):
+def _outside(one, has_source):
+    side = ""
+    if has_source:
+        side = "target_" if one.side == "decoder" or re.search(r"tgt|target|dec|trg", one.name.lower()) else "source_"
     if one.role == "positions":
-        return ["positions"]
+        return [f"{side}positions"]
     if one.role == "norm" and not has_source:
         return [f"norm.{'beta' if one.bias else 'gamma'}"]
     if one.role == "output":
         return ["output.b" if one.bias else "output.w"]
     if one.role == "embedding":
-        target = one.side == "decoder" or bool(re.search(r"tgt|target|dec|trg", one.name.lower()))
-        return ["embedding" if not has_source else "target_embedding" if target else "source_embedding"]
+        return [f"{side}embedding"]
     return []
 
 
@@ -223,7 +228,7 @@ def _turned(places, params):
         array = params[place.theirs]
         if array.ndim != 2:
             return place
-        if ours.endswith("embedding") or ours == "positions":
+        if ours.endswith(("embedding", "positions")):
             return place._replace(turned=array.shape[-1] != d and array.shape[0] == d)
         if array.shape[0] != array.shape[1]:
             reads_d = not ours.endswith((".w_2", ".w_o"))

@@ -21,7 +21,7 @@ from .reader import InProcess, OwnProcess, Result, Unreadable, in_words
 from .reference import EPSILONS, RIGHT, Arrays, Batch, candidates, described, with_eps
 from .report import Report, Row, counted, place_text, within
 
-STATED = ("n_heads", "norm", "norm_kind", "activation", "positions", "eps", "scaled", "pairing", "sines", "reduction", "smoothing")
+STATED = ("n_heads", "norm", "norm_kind", "activation", "positions", "eps", "scaled", "pairing", "reduction", "smoothing")
 BOUND = 1e-9
 BETAS, ADAM_EPSILONS = ((0.9, 0.98), (0.9, 0.999), (0.9, 0.95)), (1e-9, 1e-8, 1e-6)
 STEP = [mistake for mistake in MISTAKES.values() if mistake.part in ("step", "stack") and mistake.kind != "optimizer"]
@@ -146,9 +146,9 @@ def mine(
     `timeout` seconds: what `python -m byhand check file.py:name` does.
 
     What is not stated is worked out from shapes and values, and said: which parameter is which (names: theirs to ours, for what has an odd name),
-    n_heads, norm, norm_kind, activation, eps, positions and pairing ("interleaved" or "half"), sines (the same), scaled (whether the embedding is),
-    reduction, smoothing; optimizer: {"lr": …, "betas": …, "eps": …}. params: handed in, for a step that takes them; config: handed on, and its fields count
-    as stated. bound: 1e-9 for float64; for float32 what rounding does to the book's own step, forty times.
+    n_heads, norm, norm_kind, activation, eps, positions, pairing and scaled as a Config has them, reduction, smoothing; optimizer: {"lr": …,
+    "betas": …, "eps": …}. params: handed in, for a step that takes them; config: handed on, and its fields count as stated. bound: 1e-9 for
+    float64; for float32 what rounding does to the book's own step, forty times.
 
     The mistakes are those of byhand.check.mistakes: each is planted in the book's step, everywhere and then at one place, and the one that gives the
     reader's numbers is named; several that do are named together. Nothing that was not compared counts as right.
@@ -227,7 +227,8 @@ class _Check:
         """The step on the batch that everything is compared on; lengths of source and target are unequal, unless it stops at that."""
         ours = self.match.take(theirs)
         vocabs = [len(ours[name]) for name in ("source_embedding", "target_embedding", "embedding") if name in ours]
-        time = min(4 if self.has_source else 5, len(ours.get("positions", range(9))))
+        tables = [len(value) for name, value in ours.items() if name.endswith("positions")]
+        time = max(1, min([5, *tables]) - self.has_source)
         self.data = self.batch(vocabs, 3, time)
         try:
             result = self.call(self.data)

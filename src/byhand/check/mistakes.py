@@ -373,7 +373,7 @@ _ALL = (
     _several(
         "a row cut into heads before its projection", "each head projects its own piece of the row, where each must read the whole",
         *(
-            (attention.multi_head_attention, f"linear({x}, {w})", f"linear({x}, {w} * np.kron(np.eye({n}), np.ones((len({w}) // {n}, {w}.shape[1] // {n}))))")
+            (attention.multi_head_attention, f"linear({x}, {w},", f"linear({x}, {w} * np.kron(np.eye({n}), np.ones((len({w}) // {n}, {w}.shape[1] // {n}))),")
             for x, w, n in (("x", "w_q", "n_heads"), ("memory", "w_k", "n_kv_heads"), ("memory", "w_v", "n_kv_heads"))
         ),
         (
@@ -450,12 +450,12 @@ _ALL = (
     ),
     _one(
         "RoPE on the queries alone", "keys stay where they are, so that absolute positions are read",
-        attention.multi_head_attention, 'rope(record("k_unrotated", k), positions)', 'rope(record("k_unrotated", k), 0 * positions)',
+        attention.multi_head_attention, 'rope(record("k_unrotated", k), positions,', 'rope(record("k_unrotated", k), 0 * positions,',
         kind="forward", part="stack", page="stack/06b-rope-and-norms",
     ),
     _one(
         "RoPE pairs the halves", "(i, i + d/2) for (2i, 2i + 1): right with weights that were made for it",
-        position.rope, 'pairing: str = "interleaved"', 'pairing: str = "half"', kind="forward", part="stack",
+        position, 'if pairing == "interleaved":', 'if pairing == "half":', kind="forward", part="stack",
     ),
     _one(
         "RoPE's angles from i/d", "base^(−i/d) for base^(−2i/d)",
@@ -723,19 +723,3 @@ _ALL = (
 )  # fmt: skip
 
 MISTAKES = {mistake.name: mistake for mistake in _ALL}
-
-# Other conventions, right in themselves, which the package has not: check.mine works out whether a reader's code follows one.
-CONVENTIONS = {
-    convention.name: convention
-    for convention in (
-        _several(
-            "the embedding is not scaled by √d", "GPT-2's, Llama's, and that of most stacks since",
-            (embedding.embedding, "table[tokens] * math.sqrt(table.shape[1])", "table[tokens]"),
-            (embedding.embedding_backward, "dtable *= math.sqrt(d_model)", "pass"), kind="convention",
-        ),
-        _one(
-            "RoPE pairs (i, i + d/2)", "Llama's, as it is published",
-            position.rope, 'pairing: str = "interleaved"', 'pairing: str = "half"', kind="convention",
-        ),
-    )
-}  # fmt: skip

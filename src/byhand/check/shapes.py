@@ -56,7 +56,7 @@ def norm_places(config: Config, is_decoder: bool) -> list[NormPlace]:
 
 
 def _input(side, rows, config):
-    names = ["embedded", "input"] + ["positions"] * (config.positions == "sinusoidal")
+    names = ["embedded", "input"] + ["positions"] * (config.positions in ("sinusoidal", "learned"))
     shapes = {name: rows[1:] if name == "positions" else rows for name in names}
     return _prefixed(side, shapes) if side else shapes
 

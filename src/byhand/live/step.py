@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .. import numpy as bn
+from ..config import Config
 from ..parameters import encoder_decoder_shapes
 from ..toy import Case
 from .formulas import Arrays, Stage, evaluate
@@ -292,11 +293,16 @@ def sizes(case: Case) -> dict[str, int]:
 def leaves(case: Case, lr: float) -> Arrays:
     """Everything that is given in a worked example.
 
-    Raises ValueError for an example that the stages do not describe: one sentence pair, one layer, d_v = d_k, an output layer of its own.
+    Raises ValueError for an example that the stages do not describe: one sentence pair, one layer, d_v = d_k, an output layer of its own,
+    and of tied, biases, scaled, pairing and shared what a Config has without being asked.
     """
     config, (batch, source), target = case.config, case.source.shape, case.decoder_input.shape[1]
-    if batch != 1 or config.n_layers != 1 or config.d_k != config.d_v or config.tied or case.target_lengths is not None:
-        raise ValueError("case must hold one sentence pair without padding in the target, one layer, d_v = d_k, and must not be tied")
+    other = [name for name in ("tied", "biases", "scaled", "pairing", "shared") if getattr(config, name) != getattr(Config, name)]
+    if batch != 1 or config.n_layers != 1 or config.d_k != config.d_v or config.positions == "learned" or other or case.target_lengths is not None:
+        raise ValueError(
+            "case must hold one sentence pair without padding in the target, one layer, d_v = d_k, no learned positions"
+            f"{''.join(f', and {name} = {getattr(Config, name)}' for name in other)}"
+        )
     length = source if case.source_lengths is None else int(case.source_lengths[0])
     on = config.positions == "sinusoidal"
     weights = bn.loss.position_weights(case.targets, lengths=case.target_lengths, reduction=case.reduction)

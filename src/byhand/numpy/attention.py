@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..doors import whole
 from ..record import Record, nothing
-from ..shapes import check_output_projection, check_projections
+from ..shapes import PAIRINGS, check_biases, check_choice, check_output_projection, check_projections
 from .checks import check_finite, check_mask, checked, described, plain, upstream
 from .heads import merge_heads, repeat_heads, split_heads, sum_heads
 from .linear import LinearCache, linear, linear_backward
@@ -108,10 +108,12 @@ class MultiHeadCache(NamedTuple):
     has_past: bool
 
 
-def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, past):
+def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, past, b_q, b_k, b_v, b_o, pairing):
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
     check_projections(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads)
     check_output_projection(x, w_v, w_o, n_heads, n_kv_heads)
+    check_biases(dict(w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o), dict(b_q=b_q, b_k=b_k, b_v=b_v, b_o=b_o))
+    check_choice("pairing", pairing, PAIRINGS)
     if positions is not None:
         check_positions(positions, x)
         check_positions(positions, memory)
@@ -148,29 +150,35 @@ def multi_head_attention(
     positions: Int[Array, "t_q"] | Int[Array, "batch t_q"] | None = None,
     past: tuple[Array, Array] | None = None,
     record: Record = nothing,
+    b_q: Float[Array, "heads*d_k"] | None = None,
+    b_k: Float[Array, "kv_heads*d_k"] | None = None,
+    b_v: Float[Array, "kv_heads*d_v"] | None = None,
+    b_o: Float[Array, "d_model"] | None = None,
+    pairing: str = "interleaved",
 ) -> tuple[Float[Array, "batch t_q d_model"], MultiHeadCache]:
     """y = concat_h(attention(x w_q, memory w_k, memory w_v)) w_o
 
     Queries come from x, keys and values from memory; self-attention passes one array
     twice. Heads are column blocks of w_q, w_k and w_v. With fewer n_kv_heads than
     n_heads (grouped-query attention) neighbouring query heads share a key-value head.
-    positions rotates queries and keys (rope); they are then x's and memory's both. past
-    is keys and values of earlier tokens, as cache.keys and cache.values hold them; they
-    stand in front.
+    Each of the four products may add a bias, b_q, b_k, b_v and b_o, and then all do.
+    positions rotates queries and keys (rope, by pairing); they are then x's and
+    memory's both. past is keys and values of earlier tokens, as cache.keys and
+    cache.values hold them; they stand in front.
     Raises ValueError where n_kv_heads does not divide n_heads, where the shapes do not
     fit, and for what is not finite.
     Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for the shared
     heads.
     """
     n_kv_heads, rotation = n_kv_heads or n_heads, None
-    q, q_cache = linear(x, w_q)
-    k, k_cache = linear(memory, w_k)
-    v, v_cache = linear(memory, w_v)
+    q, q_cache = linear(x, w_q, b_q)
+    k, k_cache = linear(memory, w_k, b_k)
+    v, v_cache = linear(memory, w_v, b_v)
     q = split_heads(q, n_heads)
     k, v = split_heads(k, n_kv_heads), split_heads(v, n_kv_heads)
     if positions is not None:
-        q, q_turned = rope(record("q_unrotated", q), positions)
-        k, k_turned = rope(record("k_unrotated", k), positions)
+        q, q_turned = rope(record("q_unrotated", q), positions, pairing=pairing)
+        k, k_turned = rope(record("k_unrotated", k), positions, pairing=pairing)
         rotation = q_turned, k_turned
     if past is not None:
         k, v = (np.concatenate(pair, axis=2) for pair in zip(past, (k, v)))
@@ -179,7 +187,7 @@ def multi_head_attention(
     mixed, inner = attention.rule(
         q, repeat_heads(k, shared), repeat_heads(v, shared), mask, causal, record
     )
-    y, out = linear(record("concat", merge_heads(mixed)), w_o)
+    y, out = linear(record("concat", merge_heads(mixed)), w_o, b_o)
     caches = q_cache, k_cache, v_cache, inner, out
     return record("out", y), MultiHeadCache(*caches, k, v, rotation, past is not None)
 
@@ -200,7 +208,8 @@ def multi_head_attention_backward(
     dk and dv add over the query heads that shared a head; what was rotated by θ is
     rotated back by −θ. The caller adds what reaches one array: in self-attention all
     three.
-    Returns the three, and {"w_q", "w_k", "w_v", "w_o"}.
+    Returns the three, and {"w_q", "w_k", "w_v", "w_o"}, where there are biases also
+    {"b_q", "b_k", "b_v", "b_o"}.
     Raises ValueError where the forward read a past: its keys came from an earlier call,
     which has its own cache.
     """
@@ -220,4 +229,6 @@ def multi_head_attention_backward(
     dkey, k = linear_backward(merge_heads(dk), cache.k)
     dvalue, v = linear_backward(merge_heads(dv), cache.v)
     grads = {"w_q": q["w"], "w_k": k["w"], "w_v": v["w"], "w_o": out["w"]}
+    if cache.out.has_bias:
+        grads |= {"b_q": q["b"], "b_k": k["b"], "b_v": v["b"], "b_o": out["b"]}
     return (dquery, dkey, dvalue), grads

@@ -1,7 +1,8 @@
 """The decoder-only stack: forward with or without a KV cache, and the backward of every parameter.
 
-Sources: Radford et al. 2019 (GPT-2) for the pre-norm stack, Xiong et al. 2020 for where the norm stands. The embedding is
-scaled by √d_model and the feed-forward network keeps its biases, as in the encoder-decoder beside it. Dropout is left out.
+Sources: Radford et al. 2019 (GPT-2) for the pre-norm stack, Xiong et al. 2020 for where the norm stands. Unless the Config says
+otherwise the embedding is scaled by √d_model and the feed-forward network keeps its biases, as in the encoder-decoder beside it.
+Dropout is left out.
 """
 
 from collections.abc import Iterator
@@ -18,9 +19,8 @@ from ..parameters import check_params, decoder_shapes, draw
 from ..record import Record, nothing
 from . import passes
 from .checks import check_dtype, check_lengths, check_tokens, check_upstream, checked, plain
-from .embedding import EmbeddingCache, embedding_backward
 from .generation import Choose, KVCache, check_kv_cache, check_time, places, read_so_far, with_cache, without_cache
-from .layers import BLOCKS, BlockCache, NormCache, Rooms, embed, flat, logits_of, norm
+from .layers import BLOCKS, BlockCache, EmbedCache, NormCache, Rooms, embed, embed_backward, flat, logits_of, norm
 from .linear import LinearCache, linear_backward
 from .norm import norm_backward
 from .passes import Gradients, run_backward, run_forward
@@ -28,13 +28,13 @@ from .sampling import greedy
 
 Array = np.ndarray
 Arrays = dict[str, Array]
-embed, logits_of, norm, flat = plain(embed, logits_of, norm, flat)
-embedding_backward, linear_backward, norm_backward = plain(embedding_backward, linear_backward, norm_backward)
+embed, embed_backward, logits_of, norm, flat = plain(embed, embed_backward, logits_of, norm, flat)
+linear_backward, norm_backward = plain(linear_backward, norm_backward)
 places, read_so_far, with_cache, without_cache = plain(places, read_so_far, with_cache, without_cache)
 
 
 class Cache(NamedTuple):
-    tokens: EmbeddingCache
+    tokens: EmbedCache
     blocks: tuple[BlockCache, ...]
     norm: NormCache | None
     output: LinearCache
@@ -97,7 +97,7 @@ def _run(params, config, tokens, kv_cache, lengths, keep, record):
     valid = read_so_far(tokens, lengths, kv_cache)
     mask = None if valid.all() else valid[:, None, None, :]
     positions = places(tokens, kv_cache)
-    x, token_cache = embed(tokens, params["embedding"], config, record, None if kv_cache is None else positions)
+    x, token_cache = embed(tokens, params["embedding"], config, record, None if kv_cache is None else positions, params.get("positions"))
     blocks, keys, values = [], [], []
     for i in range(config.n_layers):
         rooms = Rooms(params, config, f"block.{i}", record.inside(f"block.{i}"))
@@ -139,7 +139,7 @@ def gradients(dlogits: Float[Array, "batch time vocab"], cache: Cache | None) ->
 def _run_backward(dlogits, record, cache):
     config = cache.config
     dx, output = linear_backward(record("logits", dlogits), cache.output)
-    grads = {"output.b": output["b"]}
+    grads = {f"output.{name}": grad for name, grad in output.items()}
     record("out", dx)
     if cache.norm is not None:
         dx, last_norm = norm_backward(record("norm.out", dx), cache.norm)
@@ -147,11 +147,11 @@ def _run_backward(dlogits, record, cache):
     for i in reversed(range(len(cache.blocks))):
         dx, rooms = BLOCKS[config.norm][1](dx, cache.blocks[i], record.inside(f"block.{i}"))
         grads |= flat(f"block.{i}", rooms)
-    _, looked_up = embedding_backward(record("input", dx), cache.tokens)
-    grads |= {"embedding": looked_up["table"], "output.w": output["w"]}
+    _, looked_up = embed_backward(record("input", dx), cache.tokens)
+    grads |= looked_up
     if config.tied:  # the table was used twice: to look up the input, and as the output layer
-        record.via("embedding", input=looked_up["table"], output=output["w"].T)
-        grads["embedding"] = looked_up["table"] + output["w"].T
+        record.via("embedding", input=looked_up["embedding"], output=output["w"].T)
+        grads["embedding"] = looked_up["embedding"] + output["w"].T
     return {name: grads[name] for name in decoder_shapes(config)}
 
 

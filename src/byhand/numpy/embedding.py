@@ -1,4 +1,4 @@
-"""Embedding: a token picks its row of the table, scaled by √d_model."""
+"""Embedding: a token picks its row of the table, scaled by √d_model; so does a position whose row is learned, unscaled."""
 
 import math
 from typing import NamedTuple
@@ -14,6 +14,7 @@ Array = np.ndarray
 class EmbeddingCache(NamedTuple):
     tokens: Int[Array, "batch time"]
     table_shape: tuple[int, int]
+    scaled: bool = True
 
 
 def _check_embedding(tokens, table):
@@ -24,16 +25,19 @@ def _check_embedding(tokens, table):
 
 @checked(_check_embedding)
 def embedding(
-    tokens: Int[Array, "batch time"], table: Float[Array, "vocab d_model"]
+    tokens: Int[Array, "batch time"], table: Float[Array, "vocab d_model"],
+    scaled: bool = True,
 ) -> tuple[Float[Array, "batch time d_model"], EmbeddingCache]:
-    """y[b, t] = √d_model · table[tokens[b, t]]
+    """y[b, t] = √d_model · table[tokens[b, t]];  without √d_model where scaled is False
 
     Raises ValueError for tokens that are not whole numbers and a table that is not
     finite, IndexError for a token outside it.
     Source: Vaswani et al. 2017, section 3.4.
     """
-    y = table[tokens] * math.sqrt(table.shape[1])
-    return y, EmbeddingCache(tokens, table.shape)
+    y = table[tokens]
+    if scaled:
+        y *= math.sqrt(table.shape[1])
+    return y, EmbeddingCache(tokens, table.shape, scaled)
 
 
 @upstream(lambda cache: (*cache.tokens.shape, cache.table_shape[1]))
@@ -46,10 +50,11 @@ def embedding_backward(
     Tokens have no gradient.
     Returns None, {"table"}.
     """
-    tokens, (vocab, d_model) = cache
+    tokens, (vocab, d_model), scaled = cache
     dtable = np.zeros(vocab * d_model, dy.dtype)
     entries = tokens[..., None] * d_model + np.arange(d_model)
     # dtable[entries] += dy would add a token that stands twice only once
     np.add.at(dtable, entries.ravel(), dy.ravel())
-    dtable *= math.sqrt(d_model)
+    if scaled:
+        dtable *= math.sqrt(d_model)
     return None, {"table": dtable.reshape(vocab, d_model)}

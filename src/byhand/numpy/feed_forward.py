@@ -169,9 +169,9 @@ def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
 def feed_forward(
     x: Float[Array, "... d_model"],
     w_1: Float[Array, "d_model d_ff"],
-    b_1: Float[Array, "d_ff"],
+    b_1: Float[Array, "d_ff"] | None,
     w_2: Float[Array, "d_ff d_model"],
-    b_2: Float[Array, "d_model"],
+    b_2: Float[Array, "d_model"] | None,
     activation: str = "relu",
     w_3: Float[Array, "d_model d_ff"] | None = None,
     record: Record = nothing,
@@ -179,7 +179,7 @@ def feed_forward(
     """y = f(x w₁ + b₁) w₂ + b₂;  with "swiglu" y = (silu(x w₁ + b₁) ⊙ x w₃) w₂ + b₂
 
     f is max(0, ·) in the paper; "gelu" and "gelu_tanh" are others.
-    Each position on its own, all with the same weights.
+    Each position on its own, all with the same weights. The biases may both be None.
     Raises ValueError for an unknown activation, where w_3 is missing under "swiglu" or
     given without it, and for what is not finite.
     Source: Vaswani et al. 2017, equation 2; Shazeer 2020, equation 6.
@@ -201,14 +201,15 @@ def feed_forward_backward(
 ) -> tuple[Float[Array, "... d_model"], dict, dict]:
     """dx = (dy w₂ᵀ ⊙ f′(x w₁ + b₁)) w₁ᵀ;  with "swiglu" + dgate w₃ᵀ
 
-    Returns dx, {"w_1", "b_1", "w_2", "b_2"} and with "swiglu" "w_3", and the ways that
-    dx is the sum of: {"feed_forward"}, or {"hidden", "gate"} where x was used twice.
+    Returns dx, {"w_1", "b_1", "w_2", "b_2"}, the biases where there are any, and with
+    "swiglu" "w_3", and the ways that dx is the sum of: {"feed_forward"}, or {"hidden", "gate"} where x was used twice.
     """
     dactive, narrow = linear_backward(record("out", dy), cache.narrow)
     dbent, _ = ACTIVATIONS[cache.activation][1](record("active", dactive), cache.bend)
     dhidden, dgate = (dbent, None) if cache.widen_gate is None else dbent
     dx, widen = linear_backward(dhidden, cache.widen)
-    grads = dict(w_1=widen["w"], b_1=widen["b"], w_2=narrow["w"], b_2=narrow["b"])
+    grads = {f"{name}_1": grad for name, grad in widen.items()}
+    grads |= {f"{name}_2": grad for name, grad in narrow.items()}
     ways = {"feed_forward": dx}
     if cache.widen_gate is not None:
         via_gate, gate = linear_backward(record("gate", dgate), cache.widen_gate)

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..config import Config
-from ..parameters import ATTENTION, attention_shapes, feed_forward_shapes, norm_shapes, output_shapes
+from ..parameters import ATTENTION, ATTENTION_BIASES, attention_shapes, feed_forward_shapes, norm_shapes, output_shapes, position_shapes
 from ..record import Record, nothing
 from .attention import MultiHeadCache, check_past, multi_head_attention, multi_head_attention_backward
 from .checks import check_finite, check_mask, check_tokens, checked, described, plain, upstream
-from .embedding import EmbeddingCache, embedding
+from .embedding import EmbeddingCache, embedding, embedding_backward
 from .feed_forward import FeedForwardCache, feed_forward, feed_forward_backward
 from .linear import LinearCache, linear
 from .norm import NORMS, LayerNormCache, RmsNormCache, norm_backward
@@ -27,7 +27,7 @@ Past = tuple[Float[Array, "batch kv_heads t_past d_k"], Float[Array, "batch kv_h
 
 multi_head_attention, multi_head_attention_backward = plain(multi_head_attention, multi_head_attention_backward)
 feed_forward, feed_forward_backward, norm_backward = plain(feed_forward, feed_forward_backward, norm_backward)
-embedding, linear, sinusoids = plain(embedding, linear, sinusoids)
+embedding, embedding_backward, linear, sinusoids = plain(embedding, embedding_backward, linear, sinusoids)
 
 
 class Rooms(NamedTuple):
@@ -45,15 +45,16 @@ class Rooms(NamedTuple):
     def attend(self, x, memory, mask=None, causal=False, positions=None, past=None, name=None) -> tuple[Rows, MultiHeadCache]:
         name, config = name or self.attention, self.config
         weights = [self.params[f"{self.layer}.{name}.{w}"] for w in ATTENTION]
+        biases = [self.params.get(f"{self.layer}.{name}.{b}") for b in ATTENTION_BIASES]
         how = config.n_heads, mask, causal, config.n_kv_heads, positions, past
-        return multi_head_attention(x, memory, *weights, *how, self.record.inside(name))
+        return multi_head_attention(x, memory, *weights, *how, self.record.inside(name), *biases, config.pairing)
 
     def norm(self, name: str, x: Rows) -> tuple[Rows, NormCache]:
         return norm.rule(x, self.params, f"{self.layer}.{name}", self.config, self.record.inside(name))
 
     def feed_forward(self, x: Rows) -> tuple[Rows, FeedForwardCache]:
         params, name = self.params, f"{self.layer}.feed_forward"
-        weights = [params[f"{name}.{w}"] for w in ("w_1", "b_1", "w_2", "b_2")]
+        weights = [params.get(f"{name}.{w}") for w in ("w_1", "b_1", "w_2", "b_2")]
         return feed_forward(x, *weights, self.config.activation, params.get(f"{name}.w_3"), self.record.inside("feed_forward"))
 
 
@@ -304,35 +305,67 @@ def decoder_layer_backward(
 
 
 @lru_cache
-def _first_sinusoids(length: int, d_model: int, dtype: np.dtype) -> Float[Array, "length d_model"]:
+def _first_sinusoids(length: int, d_model: int, pairing: str, dtype: np.dtype) -> Float[Array, "length d_model"]:
     """sinusoidal in this dtype, worked out once and read-only, as a training step needs it again and again."""
-    table = sinusoids(np.arange(length), d_model).astype(dtype)
+    table = sinusoids(np.arange(length), d_model, pairing).astype(dtype)
     table.flags.writeable = False
     return table
 
 
-def _check_embed(tokens, table, config, positions):
+class EmbedCache(NamedTuple):
+    tokens: EmbeddingCache
+    positions: EmbeddingCache | None = None  # where they are learned
+
+
+def _check_embed(tokens, table, config, positions, learned):
     if table.ndim != 2 or table.shape[1] != config.d_model:
         raise ValueError(f"table had shape {table.shape}; it must be (vocab, {config.d_model})")
     check_tokens("tokens", tokens, len(table))
+    shape, given = position_shapes(config, "learned").get("learned"), None if learned is None else learned.shape
+    if given != shape:
+        raise ValueError(f"learned had shape {given}; with positions {config.positions!r} it must be {shape}")
     if positions is not None:
         check_positions(positions, tokens[..., None])
+    last = tokens.shape[1] - 1 if positions is None else np.asarray(positions).max()
+    if learned is not None and last >= len(learned):
+        raise ValueError(f"positions held {last}; each must be below max_length, {len(learned)}")
 
 
 @checked(_check_embed)
 def embed(
-    tokens: Int[Array, "batch time"], table: Float[Array, "vocab d_model"], config: Config, record: Record, positions: Positions | None = None
-) -> tuple[Rows, EmbeddingCache]:
-    """x = √d E[tokens], and the sinusoids of these positions, or of the first ones, added where the model has them"""
-    x, cache = embedding(tokens, table)
+    tokens: Int[Array, "batch time"], table: Float[Array, "vocab d_model"], config: Config, record: Record, positions: Positions | None = None,
+    learned: Float[Array, "max_length d_model"] | None = None,
+) -> tuple[Rows, EmbedCache]:
+    """x = √d E[tokens] + P[positions];  P: sinusoids, or the table of those that are learned, where the model has either
+
+    Without positions they are 0, 1, 2, …
+    """
+    x, looked_up = embedding(tokens, table, config.scaled)
     record("embedded", x)
-    if config.positions == "sinusoidal":  # a constant is added: the gradient passes unchanged
-        if positions is None:
-            waves = _first_sinusoids(tokens.shape[1], config.d_model, x.dtype)
-        else:
-            waves = sinusoids(positions, config.d_model).astype(x.dtype)
-        x = x + record("positions", waves)
-    return record("input", x), cache
+    rows = places = None
+    if config.positions == "learned":
+        positions = np.arange(tokens.shape[1]) if positions is None else np.asarray(positions)
+        rows, places = embedding(np.atleast_2d(positions), learned, False)
+        rows = rows.reshape(*positions.shape, config.d_model)
+    elif config.positions == "sinusoidal" and positions is None:  # a constant is added: the gradient passes unchanged
+        rows = _first_sinusoids(tokens.shape[1], config.d_model, config.pairing, x.dtype)
+    elif config.positions == "sinusoidal":
+        rows = sinusoids(positions, config.d_model, config.pairing).astype(x.dtype)
+    x = x if rows is None else x + record("positions", rows)
+    return record("input", x), EmbedCache(looked_up, places)
+
+
+@upstream(lambda cache: (*cache.tokens.tokens.shape, cache.tokens.table_shape[1]))
+def embed_backward(dy: Rows, cache: EmbedCache) -> tuple[None, Arrays]:
+    """dE[v] = √d Σ_{(b, t): tokens[b, t] = v} dy[b, t],  dP[p] = Σ_{(b, t): positions[t] = p} dy[b, t]
+
+    Returns None, {"embedding"}, and "positions" where they are learned.
+    """
+    grads = {"embedding": embedding_backward(dy, cache.tokens)[1]["table"]}
+    if cache.positions is not None:
+        one_row = len(cache.positions.tokens) == 1  # of positions, which served every sequence
+        grads["positions"] = embedding_backward(dy.sum(axis=0, keepdims=True) if one_row else dy, cache.positions)[1]["table"]
+    return None, grads
 
 
 def _check_logits(x, params, table, config):
@@ -344,7 +377,7 @@ def _check_logits(x, params, table, config):
 @checked(_check_logits)
 def logits_of(x: Rows, params: Arrays, table: str, config: Config, record: Record) -> tuple[Float[Array, "batch time vocab"], LinearCache]:
     """z = x W + b; with tied weights W is the table, transposed"""
-    logits, cache = linear(x, params[table].T if config.tied else params["output.w"], params["output.b"])
+    logits, cache = linear(x, params[table].T if config.tied else params["output.w"], params.get("output.b"))
     return record("logits", logits), cache
 
 

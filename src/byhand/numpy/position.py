@@ -12,29 +12,35 @@ Array = np.ndarray
 
 
 @checked(check_sinusoidal)
-def sinusoidal(length: int, d_model: int) -> Float[Array, "length d_model"]:
+def sinusoidal(
+    length: int, d_model: int, pairing: str = "interleaved"
+) -> Float[Array, "length d_model"]:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)),  PE[pos, 2i+1] = cos(the same angle)
 
-    float64. Raises ValueError for a length below 1 or an odd d_model.
+    With pairing "half" they stand at i and i + d_model/2: all sines, then all cosines.
+    float64. Raises ValueError for a length below 1, an odd d_model and an unknown
+    pairing.
     Source: Vaswani et al. 2017, section 3.5.
     """
-    return sinusoids.rule(np.arange(length), d_model)
+    return sinusoids.rule(np.arange(length), d_model, pairing)
 
 
-def _check_sinusoids(positions, d_model):
-    check_sinusoidal(1, d_model)
+def _check_sinusoids(positions, d_model, pairing):
+    check_sinusoidal(1, d_model, pairing)
     _whole_positions(positions)
 
 
 @checked(_check_sinusoids)
 def sinusoids(
-    positions: Int[Array, "..."], d_model: int
+    positions: Int[Array, "..."], d_model: int, pairing: str = "interleaved"
 ) -> Float[Array, "... d_model"]:
     """The rows of sinusoidal at these positions."""
     positions = np.asarray(positions)
     angles = positions[..., None] / 10000.0 ** (np.arange(0, d_model, 2) / d_model)
-    waves = np.stack((np.sin(angles), np.cos(angles)), axis=-1)
-    return waves.reshape(*positions.shape, d_model)
+    waves = np.empty((*positions.shape, d_model))
+    sines, cosines = _pairs(waves, pairing)
+    sines[...], cosines[...] = np.sin(angles), np.cos(angles)
+    return waves
 
 
 class RopeCache(NamedTuple):

@@ -14,21 +14,19 @@ from ..parameters import check_params, draw, encoder_decoder_shapes
 from ..record import Record, nothing
 from . import layers
 from .checks import check_dtype, check_lengths, check_tokens, check_upstream, checked, plain
-from .embedding import EmbeddingCache, embedding_backward
-from .layers import BlockCache, DecoderLayerCache, Rooms, embed, flat, logits_of
+from .layers import BlockCache, DecoderLayerCache, EmbedCache, Rooms, embed, embed_backward, flat, logits_of
 from .linear import LinearCache, linear_backward
 from .passes import Gradients, Output, run_backward, run_forward
 
 Array = np.ndarray
 Arrays = dict[str, Array]
-embed, logits_of, flat = plain(embed, logits_of, flat)
-embedding_backward, linear_backward = plain(embedding_backward, linear_backward)
+embed, embed_backward, linear_backward, logits_of, flat = plain(embed, embed_backward, linear_backward, logits_of, flat)
 
 
 class Cache(NamedTuple):
-    source: EmbeddingCache
+    source: EmbedCache
     encoder: tuple[BlockCache, ...]
-    target: EmbeddingCache
+    target: EmbedCache
     decoder: tuple[DecoderLayerCache, ...]
     output: LinearCache
     tied: bool
@@ -86,25 +84,26 @@ def forward(
 
 def _run(params, config, source, decoder_input, mask, target_mask, record):
     """forward without its checks."""
-    def embedded(side, tokens, table):
-        return embed(tokens, params[table], config, record.inside(side))
+    def embedded(side, tokens, table, positions):
+        return embed(tokens, params[table], config, record.inside(side), learned=params.get(positions))
 
     def rooms(layer):
         return Rooms(params, config, layer, record.inside(layer), "self_attention")
 
-    x, source_cache = embedded("encoder", source, "source_embedding")
+    source_table, target_table = config.tables
+    x, source_cache = embedded("encoder", source, source_table, "source_positions")
     encoder = []
     for i in range(config.n_layers):
         x, cache = layers.post_norm_block.rule(x, rooms(f"encoder.{i}"), mask, causal=False)
         encoder.append(cache)
     memory = record("encoder.memory", x)
 
-    x, target_cache = embedded("decoder", decoder_input, "target_embedding")
+    x, target_cache = embedded("decoder", decoder_input, target_table, "target_positions")
     decoder = []
     for i in range(config.n_layers):
         x, cache = layers.decoder_layer.rule(x, memory, rooms(f"decoder.{i}"), target_mask, mask)
         decoder.append(cache)
-    logits, output = logits_of(record("decoder.out", x), params, "target_embedding", config, record)
+    logits, output = logits_of(record("decoder.out", x), params, target_table, config, record)
     return logits, Cache(source_cache, tuple(encoder), target_cache, tuple(decoder), output, config.tied, tuple(params))
 
 
@@ -126,7 +125,7 @@ def gradients(dlogits: Float[Array, "batch t_target vocab"], cache: Cache) -> Gr
 
 def _run_backward(dlogits, record, cache):
     dx, output = linear_backward(record("logits", dlogits), cache.output)
-    grads = {"output.b": output["b"]}
+    grads = {f"output.{name}": grad for name, grad in output.items()}
     record("decoder.out", dx)
 
     dmemory = 0.0
@@ -134,17 +133,19 @@ def _run_backward(dlogits, record, cache):
         dx, dmemory_i, rooms = layers.decoder_layer_backward.rule(dx, cache.decoder[i], record.inside(f"decoder.{i}"))
         dmemory = dmemory + dmemory_i  # every decoder layer reads the one memory
         grads |= flat(f"decoder.{i}", rooms)
-    _, target = embedding_backward(record("decoder.input", dx), cache.target)
+    _, target = embed_backward(record("decoder.input", dx), cache.target)
 
     dx = record("encoder.memory", dmemory)
     for i in reversed(range(len(cache.encoder))):
         dx, rooms = layers.post_norm_block_backward.rule(dx, cache.encoder[i], record.inside(f"encoder.{i}"), "self_attention")
         grads |= flat(f"encoder.{i}", rooms)
-    _, source = embedding_backward(record("encoder.input", dx), cache.source)
+    _, source = embed_backward(record("encoder.input", dx), cache.source)
 
-    grads |= {"source_embedding": source["table"], "target_embedding": target["table"], "output.w": output["w"]}
+    grads |= {f"{side}_{name}": grad for side, own in (("source", source), ("target", target)) for name, grad in own.items()}
     if cache.tied:  # the table was used twice: to look up the input, and as the output layer
-        grads["target_embedding"] = target["table"] + output["w"].T
+        grads["target_embedding"] = target["embedding"] + output["w"].T
+    if "embedding" in cache.names:  # one table for both sides
+        grads["embedding"] = grads["source_embedding"] + grads["target_embedding"]
     return {name: grads[name] for name in cache.names}
 
 

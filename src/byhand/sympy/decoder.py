@@ -43,7 +43,7 @@ def _sequence(carry, params, config, tokens, length):
     wired = Wiring(carry, params, config)
     past = tuple(tuple(j <= t and j < length for j in range(len(tokens))) for t in range(len(tokens)))
     positions = tuple(range(len(tokens))) if config.positions == "rope" else None
-    x = wired.embed("", "embedding", tokens)
+    x = wired.embed("", "embedding", tokens, "positions")
     for i in range(config.n_layers):
         x = BLOCKS[config.norm](wired, f"block.{i}", x, past, positions)
     if config.norm_position.last:

@@ -6,7 +6,9 @@ from numbers import Integral
 import numpy as np
 import sympy as sp
 
-VECTORS = ("gamma", "beta", "b", "b_1", "b_2")  # parameters with one axis
+from ..parameters import ATTENTION_BIASES
+
+VECTORS = ("gamma", "beta", "b", "b_1", "b_2", *ATTENTION_BIASES)  # parameters with one axis
 
 
 def number(value) -> sp.Expr:

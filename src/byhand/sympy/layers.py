@@ -16,18 +16,27 @@ class Wiring:
         """stage(*inputs, **settings), recorded as `name`."""
         return self.record(name, self.carry.apply(stage, *inputs, **settings))
 
-    def embed(self, prefix: str, table: str, tokens: tuple[int, ...]):
-        """√d E[tokens], and the sinusoids added where the model has them."""
-        x = self(f"{prefix}embedded", embedding.embedding, self.params[table], tokens=tokens)
-        if self.config.positions == "sinusoidal":
-            waves = self(f"{prefix}positions", position.sinusoidal, length=len(tokens), d_model=self.config.d_model)
-            x = self.carry.apply(linear.add, x, waves)
+    def linear(self, x, prefix: str, w: str, b: str):
+        """x w + b, or x w in a model that has no such bias."""
+        names = (name for name in (f"{prefix}.{w}", f"{prefix}.{b}") if name in self.params)
+        return self.carry.apply(linear.linear, x, *(self.params[name] for name in names))
+
+    def embed(self, prefix: str, table: str, tokens: tuple[int, ...], learned: str):
+        """√d E[tokens], and the sinusoids, or the rows of the table of positions, added where the model has them."""
+        config, time = self.config, len(tokens)
+        x = self(f"{prefix}embedded", embedding.embedding, self.params[table], tokens=tokens, scaled=config.scaled)
+        if config.positions == "sinusoidal":
+            rows = self(f"{prefix}positions", position.sinusoidal, length=time, d_model=config.d_model, pairing=config.pairing)
+            x = self.carry.apply(linear.add, x, rows)
+        if config.positions == "learned":
+            rows = self(f"{prefix}positions", embedding.embedding, self.params[learned], tokens=tuple(range(time)), scaled=False)
+            x = self.carry.apply(linear.add, x, rows)
         return self.record(f"{prefix}input", x)
 
     def attend(self, name: str, x, memory, mask, positions: tuple[int, ...] | None = None):
         """Multi-head attention of x to memory; with positions, queries and keys are rotated by them first."""
         config, carry = self.config, self.carry
-        q, k, v = (carry.apply(linear.linear, rows, self.params[f"{name}.w_{c}"]) for c, rows in (("q", x), ("k", memory), ("v", memory)))
+        q, k, v = (self.linear(rows, name, f"w_{c}", f"b_{c}") for c, rows in (("q", x), ("k", memory), ("v", memory)))
         shared = config.n_heads // config.n_kv_heads
         steps = {}
         for head in range(config.n_heads):
@@ -35,7 +44,7 @@ class Wiring:
             one = {"q": self._block(q, head, config.d_k), "k": self._block(k, kv, config.d_k), "v": self._block(v, kv, config.d_v)}
             if positions is not None:
                 one = {"q_unrotated": one["q"], "k_unrotated": one["k"], **one}
-                one |= {c: carry.apply(position.rope, one[c], positions=positions) for c in "qk"}
+                one |= {c: carry.apply(position.rope, one[c], positions=positions, pairing=config.pairing) for c in "qk"}
             one["scores"] = carry.apply(attention.scores, one["q"], one["k"])
             one["weights"] = carry.apply(softmax.softmax, one["scores"], mask=mask)
             one["mixed"] = carry.apply(linear.linear, one["weights"], one["v"])
@@ -45,18 +54,17 @@ class Wiring:
         for step, values in steps.items():
             self.record(f"{name}.{step}", tuple(values))
         concat = self(f"{name}.concat", attention.side_by_side, *steps["mixed"])
-        return self(f"{name}.out", linear.linear, concat, self.params[f"{name}.w_o"])
+        return self.record(f"{name}.out", self.linear(concat, name, "w_o", "b_o"))
 
     def feed(self, name: str, x):
         """The position-wise network with the model's own activation."""
-        w = {key: self.params.get(f"{name}.{key}") for key in ("w_1", "b_1", "w_2", "b_2", "w_3")}
-        hidden = self(f"{name}.hidden", linear.linear, x, w["w_1"], w["b_1"])
+        hidden = self.record(f"{name}.hidden", self.linear(x, name, "w_1", "b_1"))
         if self.config.activation == "swiglu":
-            gate = self(f"{name}.gate", linear.linear, x, w["w_3"])
+            gate = self(f"{name}.gate", linear.linear, x, self.params[f"{name}.w_3"])
             active = self(f"{name}.active", feed_forward.swiglu, hidden, gate)
         else:
             active = self(f"{name}.active", getattr(feed_forward, self.config.activation), hidden)
-        return self(f"{name}.out", linear.linear, active, w["w_2"], w["b_2"])
+        return self.record(f"{name}.out", self.linear(active, name, "w_2", "b_2"))
 
     def norm(self, name: str, x):
         """Layer norm or RMS norm, stage by stage."""
@@ -77,7 +85,8 @@ class Wiring:
     def logits(self, x, table: str):
         """x W + b; with tied weights W is the table, transposed."""
         w = self.carry.apply(linear.transpose, self.params[table]) if self.config.tied else self.params["output.w"]
-        return self("logits", linear.linear, x, w, self.params["output.b"])
+        bias = (self.params[name] for name in ("output.b",) if name in self.params)
+        return self("logits", linear.linear, x, w, *bias)
 
     def _block(self, x, number, width):
         return self.carry.apply(attention.columns, x, start=number * width, stop=(number + 1) * width)

@@ -9,21 +9,22 @@ from .derivation import Derivation, counted, derive, symbols
 from .rows import each_row
 
 
-def sinusoidal(length: int, d_model: int) -> sp.Matrix:
+def sinusoidal(length: int, d_model: int, pairing: str = "interleaved") -> sp.Matrix:
     """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)),  PE[pos, 2i+1] = cos(the same angle)
 
-    Raises ValueError for a length below 1 or an odd d_model. Source: Vaswani et al. 2017, section 3.5.
+    With pairing "half" they stand at i and i + d_model/2. Raises ValueError for a length below 1 or an odd d_model. Source: Vaswani et al. 2017, section 3.5.
     """
     if length < 1:
         raise ValueError(f"length was {length}; it must be at least 1")
     if d_model < 2 or d_model % 2:
         raise ValueError(f"d_model was {d_model}; it must be even, since sine and cosine come in pairs")
 
-    def entry(position, column):
-        angle = position / sp.Integer(10000) ** sp.Rational(column - column % 2, d_model)
-        return sp.cos(angle) if column % 2 else sp.sin(angle)
-
-    return sp.ImmutableMatrix(length, d_model, entry)
+    waves = sp.zeros(length, d_model)
+    for i, (sine, cosine) in enumerate(_pairs(d_model, pairing)):
+        for position in range(length):
+            angle = position / sp.Integer(10000) ** sp.Rational(2 * i, d_model)
+            waves[position, sine], waves[position, cosine] = sp.sin(angle), sp.cos(angle)
+    return sp.ImmutableMatrix(waves)
 
 
 @each_row("x", "positions")

@@ -21,7 +21,7 @@ def forward(
 
     Parameters are matrices, arrays or nested lists of exact numbers or floats (a float counts as the fraction that it is).
     With `digits` every stage is evaluated to that many digits instead of exactly: closed forms of general weights grow out of hand.
-    Raises ValueError for a model that is not document 1's kind (post-norm layer norm, ReLU, sinusoids or none), for an unknown,
+    Raises ValueError for a model that is not document 1's kind (post-norm layer norm, ReLU, positions added or none), for an unknown,
     missing or misshapen parameter and a length that does not fit; IndexError for a token outside the vocabulary.
     Source: Vaswani et al. 2017, figure 1.
     """
@@ -53,15 +53,16 @@ def _sequence(carry, params, config, source, decoder_input, source_length, targe
     """One sequence from its tokens to its logits; returns every stage by name."""
     wired = Wiring(carry, params, config)
 
-    x = wired.embed("encoder.", "source_embedding", source)
+    source_table, target_table = config.tables
+    x = wired.embed("encoder.", source_table, source, "source_positions")
     of_source = tuple(j < source_length for j in range(len(source)))
     for i in range(config.n_layers):
         x = post_norm_block(wired, f"encoder.{i}", x, (of_source,) * len(source), room="self_attention")
     memory = wired.record("encoder.memory", x)
 
-    y = wired.embed("decoder.", "target_embedding", decoder_input)
+    y = wired.embed("decoder.", target_table, decoder_input, "target_positions")
     past = tuple(tuple(j <= t and j < target_length for j in range(len(decoder_input))) for t in range(len(decoder_input)))
     for i in range(config.n_layers):
         y = decoder_layer(wired, f"decoder.{i}", y, memory, past, (of_source,) * len(decoder_input))
-    wired.logits(wired.record("decoder.out", y), "target_embedding")
+    wired.logits(wired.record("decoder.out", y), target_table)
     return wired.record.kept

@@ -5,15 +5,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..config import Config
 from ..doors import whole
 from ..record import Record, nothing
-from ..shapes import check_output_projection, check_product, check_projections, check_split
+from ..shapes import PAIRINGS, check_biases, check_choice, check_output_projection, check_product, check_projections, check_split
 from .inputs import check_device, check_mask, checked, plain
-from .linear import weight
+from .linear import linear, weight, zeros
 from .position import check_positions, rope
 from .softmax import softmax
 
-rope, softmax = plain(rope, softmax)
+linear, rope, softmax = plain(linear, rope, softmax)
 
 
 def _check_attention(q, k, v, mask):
@@ -83,23 +84,27 @@ def _both(mask, other):
     return other if mask is None else mask if other is None else mask & other
 
 
-def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions):
-    _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions)
+def _check_multi_head(x, memory, w_q, w_k, w_v, w_o, n_heads, mask, n_kv_heads, positions, b_q, b_k, b_v, b_o, pairing):
+    _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, b_q, b_k, b_v, pairing)
     check_output_projection(x, w_v, w_o, n_heads, n_kv_heads or n_heads)
+    check_biases(dict(w_q=w_q, w_o=w_o), dict(b_q=b_q, b_o=b_o))
     if mask is not None:
         check_mask(mask, (len(x), n_heads, x.shape[1], memory.shape[1]), "the scores")
 
 
-def _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions):
+def _check_project(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, b_q, b_k, b_v, pairing):
     check_projections(x, memory, w_q, w_k, w_v, n_heads, n_heads if n_kv_heads is None else n_kv_heads)
+    check_biases(dict(w_q=w_q, w_k=w_k, w_v=w_v), dict(b_q=b_q, b_k=b_k, b_v=b_v))
+    check_choice("pairing", pairing, PAIRINGS)
     if positions is not None:
         check_positions(positions, x)
         check_positions(positions, memory)
 
 
-def _check_mix(q, k, v, w_o, mask):
+def _check_mix(q, k, v, w_o, mask, b_o):
     _check_attention(q, k, v, mask)
     check_product(concat=v.new_empty(0, q.shape[1] * v.shape[3]), w_o=w_o)
+    check_biases(dict(w_o=w_o), dict(b_o=b_o))
 
 
 @checked(_check_multi_head)
@@ -117,13 +122,19 @@ def multi_head_attention(
     positions: Int[Tensor, "t_q"] | Int[Tensor, "batch t_q"] | None = None,
     plain: bool = False,
     record: Record = nothing,
+    b_q: Float[Tensor, "n_heads*d_k"] | None = None,
+    b_k: Float[Tensor, "n_kv_heads*d_k"] | None = None,
+    b_v: Float[Tensor, "n_kv_heads*d_v"] | None = None,
+    b_o: Float[Tensor, "d_model"] | None = None,
+    pairing: str = "interleaved",
 ) -> Float[Tensor, "batch t_q d_model"]:
     """y = concat_h(attention(x w_q, memory w_k, memory w_v)) w_o     (Vaswani et al. 2017, section 3.2.2)
 
     Queries come from x, keys and values from memory; self-attention passes one tensor twice. Heads are blocks of columns of w_q, w_k
-    and w_v, from left to right. positions rotates queries and keys (rope).
+    and w_v, from left to right. Each product may add a bias, and then all do. positions rotates queries and keys (rope, by pairing).
     """
-    return mix.rule(*project.rule(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, record), w_o, mask, causal, plain, record)
+    q, k, v = project.rule(x, memory, w_q, w_k, w_v, n_heads, n_kv_heads, positions, record, b_q, b_k, b_v, pairing)
+    return mix.rule(q, k, v, w_o, mask, causal, plain, record, b_o)
 
 
 @checked(_check_project)
@@ -137,12 +148,17 @@ def project(
     n_kv_heads: int | None = None,
     positions: Int[Tensor, "t_q"] | Int[Tensor, "batch t_q"] | None = None,
     record: Record = nothing,
+    b_q: Float[Tensor, "n_heads*d_k"] | None = None,
+    b_k: Float[Tensor, "n_kv_heads*d_k"] | None = None,
+    b_v: Float[Tensor, "n_kv_heads*d_v"] | None = None,
+    pairing: str = "interleaved",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q = x w_q, k = memory w_k, v = memory w_v, a head each: the first half of multi_head_attention"""
     n_kv_heads = n_kv_heads or n_heads
-    q, k, v = (split_heads.rule(*pair) for pair in ((x @ w_q, n_heads), (memory @ w_k, n_kv_heads), (memory @ w_v, n_kv_heads)))
+    products = (x, w_q, b_q, n_heads), (memory, w_k, b_k, n_kv_heads), (memory, w_v, b_v, n_kv_heads)
+    q, k, v = (split_heads.rule(linear(rows, w, b), heads) for rows, w, b, heads in products)
     if positions is not None:
-        q, k = rope(record("q_unrotated", q), positions), rope(record("k_unrotated", k), positions)
+        q, k = (rope(record(f"{name}_unrotated", rows), positions, pairing=pairing) for name, rows in (("q", q), ("k", k)))
     return q, k, v
 
 
@@ -156,11 +172,12 @@ def mix(
     causal: bool = False,
     plain: bool = False,
     record: Record = nothing,
+    b_o: Float[Tensor, "d_model"] | None = None,
 ) -> Float[Tensor, "batch t_q d_model"]:
     """y = concat_h(attention(q, k, v)) w_o: the second half, where keys and values may have come from a KV cache"""
     mixed = attention.rule(record("q", q), record("k", k), record("v", v), mask, causal, plain, record)
     concat = merge_heads.rule(record("mixed", mixed))
-    return record("out", record("concat", concat) @ w_o)
+    return record("out", linear(record("concat", concat), w_o, b_o))
 
 
 @checked(check_split)
@@ -176,24 +193,33 @@ def merge_heads(x: Float[Tensor, "batch n_heads time d"]) -> Float[Tensor, "batc
 
 
 class MultiHeadAttention(nn.Module):
-    """multi_head_attention with its four matrices, `w_q`, `w_k`, `w_v` and `w_o`; there are no biases.
+    """multi_head_attention with its four matrices, `w_q`, `w_k`, `w_v` and `w_o`, and with bias=True `b_q`, `b_k`, `b_v` and `b_o`.
 
     `plain` switches between PyTorch's fused attention (False) and the steps one by one (True).
     """
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, n_kv_heads: int | None = None):
+    def __init__(
+        self, d_model: int, n_heads: int, d_k: int, d_v: int, n_kv_heads: int | None = None, bias: bool = False, pairing: str = "interleaved"
+    ):
         super().__init__()
-        self.n_heads, self.n_kv_heads, self.plain = n_heads, n_kv_heads or n_heads, False
-        self.w_q = weight(d_model, self.n_heads * d_k)
-        self.w_k = weight(d_model, self.n_kv_heads * d_k)
-        self.w_v = weight(d_model, self.n_kv_heads * d_v)
-        self.w_o = weight(self.n_heads * d_v, d_model)
+        self.n_heads, self.n_kv_heads, self.plain, self.pairing = n_heads, n_kv_heads or n_heads, False, pairing
+        widths = {"q": self.n_heads * d_k, "k": self.n_kv_heads * d_k, "v": self.n_kv_heads * d_v, "o": d_model}
+        for name, d_out in widths.items():
+            setattr(self, f"w_{name}", weight(self.n_heads * d_v if name == "o" else d_model, d_out))
+            setattr(self, f"b_{name}", zeros(d_out) if bias else None)
+
+    @classmethod
+    def of(cls, config: Config) -> "MultiHeadAttention":
+        """A model's attention."""
+        sizes = config.d_model, config.n_heads, config.d_k, config.d_v, config.n_kv_heads
+        return cls(*sizes, "attention" in config.biases, config.pairing)
 
     def project(self, x: Tensor, memory: Tensor, positions: Tensor | None = None, record: Record = nothing) -> tuple[Tensor, Tensor, Tensor]:
-        return project.rule(x, memory, self.w_q, self.w_k, self.w_v, self.n_heads, self.n_kv_heads, positions, record)
+        heads, biases = (self.n_heads, self.n_kv_heads), (self.b_q, self.b_k, self.b_v)
+        return project.rule(x, memory, self.w_q, self.w_k, self.w_v, *heads, positions, record, *biases, self.pairing)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
-        return mix.rule(q, k, v, self.w_o, mask, causal, self.plain, record)
+        return mix.rule(q, k, v, self.w_o, mask, causal, self.plain, record, self.b_o)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record = nothing) -> Tensor:
         return self.mix(*self.project(x, memory, record=record), mask, causal, record)

@@ -11,14 +11,13 @@ from ..parameters import decoder_shapes, draw
 from ..record import Record, nothing
 from . import norm
 from .attention import MultiHeadAttention
-from .embedding import embedding, table
+from .embedding import embed, table
 from .feed_forward import FeedForward
 from .inputs import check_activations, check_lengths, check_tokens, key_mask, plain
 from .linear import Linear
-from .position import sinusoids
 from .weights import Weights, numpy_default
 
-embedding, sinusoids = plain(embedding, sinusoids)
+(embed,) = plain(embed)
 
 
 class KVCache(NamedTuple):
@@ -53,9 +52,10 @@ class Decoder(Weights):
         super().__init__()
         self.config = config
         self.embedding = table(config.target_vocab, config.d_model)
+        self.positions = table(config.max_length, config.d_model) if config.positions == "learned" else None
         self.block = nn.ModuleList(BLOCKS[config.norm](config) for _ in range(config.n_layers))
         self.norm = norm.make(config) if config.norm_position.last else None
-        self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
+        self.output = Linear(config.d_model, config.target_vocab, config.tied, "output" in config.biases)
         self.load_params(draw(decoder_shapes(config), seed, numpy_default()))
 
     def forward(
@@ -97,10 +97,7 @@ class Decoder(Weights):
         mask = None if valid is None else valid[:, None, None, :]
         positions = _positions(tokens, kv_cache)
 
-        x = record("embedded", embedding(tokens, self.embedding))
-        if config.positions == "sinusoidal":
-            x = x + record("positions", sinusoids(positions, config.d_model, x.dtype))
-        x = record("input", x)
+        x = embed(tokens, positions, self.embedding, self.positions, config, record)
         keys, values = [], []
         for i, block in enumerate(self.block):
             past = None if kv_cache is None else (kv_cache.keys[i], kv_cache.values[i])
@@ -120,9 +117,9 @@ class Block(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.norm_1 = norm.make(config)
-        self.attention = MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v, config.n_kv_heads)
+        self.attention = MultiHeadAttention.of(config)
         self.norm_2 = norm.make(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, "feed_forward" in config.biases)
 
     def attend(self, x, mask, positions, past, record: Record) -> tuple[Tensor, Tensor, Tensor]:
         """Causal self-attention over the past and x; gives back the keys and values of both as well."""

@@ -5,8 +5,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..config import Config
 from ..doors import whole
-from .inputs import check_vocabulary, checked, looks
+from ..parameters import position_shapes
+from ..record import Record, nothing
+from .inputs import check_vocabulary, checked, integers, looks, plain
+from .position import check_positions, sinusoids
+
+(sinusoids,) = plain(sinusoids)
 
 
 def _check_embedding(tokens, table):
@@ -21,12 +27,44 @@ def _check_embedding(tokens, table):
 
 
 @checked(_check_embedding)
-def embedding(tokens: Int[Tensor, "batch time"], table: Float[Tensor, "vocab d_model"]) -> Float[Tensor, "batch time d_model"]:
-    """y = √d_model · table[tokens]     (Vaswani et al. 2017, section 3.4)
+def embedding(tokens: Int[Tensor, "batch time"], table: Float[Tensor, "vocab d_model"], scaled: bool = True) -> Float[Tensor, "batch time d_model"]:
+    """y = √d_model · table[tokens]     (Vaswani et al. 2017, section 3.4);  without √d_model where scaled is False
 
     Raises IndexError for a token outside the table; to see that, it looks at the tokens, which waits for the device.
     """
-    return functional.embedding(tokens, table) * table.shape[1] ** 0.5
+    y = functional.embedding(tokens, table)
+    return y * table.shape[1] ** 0.5 if scaled else y
+
+
+def _check_embed(tokens, positions, table, learned, config):
+    _check_embedding(tokens, table)
+    if table.shape[1] != config.d_model:
+        raise ValueError(f"table had shape {tuple(table.shape)}; it must be (vocab, {config.d_model})")
+    check_positions(positions, tokens[..., None])
+    shape, given = position_shapes(config, "learned").get("learned"), None if learned is None else tuple(learned.shape)
+    if given != shape:
+        raise ValueError(f"learned had shape {given}; with positions {config.positions!r} it must be {shape}")
+    last = integers("positions", positions).max()
+    if learned is not None and looks(last) and last >= len(learned):
+        raise ValueError(f"positions held {last}; each must be below max_length, {len(learned)}")
+
+
+@checked(_check_embed)
+def embed(
+    tokens: Int[Tensor, "batch time"],
+    positions: Int[Tensor, "time"] | Int[Tensor, "batch time"],
+    table: Float[Tensor, "vocab d_model"],
+    learned: Float[Tensor, "max_length d_model"] | None,
+    config: Config,
+    record: Record = nothing,
+) -> Float[Tensor, "batch time d_model"]:
+    """x = √d E[tokens] + P[positions];  P: sinusoids, or the table of those that are learned, where the model has either"""
+    x = record("embedded", embedding.rule(tokens, table, config.scaled))
+    if config.positions == "sinusoidal":
+        x = x + record("positions", sinusoids(positions, config.d_model, x.dtype, config.pairing))
+    if config.positions == "learned":
+        x = x + record("positions", functional.embedding(torch.as_tensor(positions, dtype=torch.int64, device=tokens.device), learned))
+    return record("input", x)
 
 
 def _check_table(vocab, d_model):

@@ -1,6 +1,5 @@
 """The position-wise network: wider, bent, narrower again."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
@@ -8,7 +7,7 @@ from torch.nn import functional
 from ..record import Record, nothing
 from ..shapes import check_choice, check_feed_forward
 from .inputs import checked, plain
-from .linear import linear, weight
+from .linear import linear, weight, zeros
 
 (linear,) = plain(linear)
 
@@ -52,9 +51,9 @@ def _check_feed_forward(x, w_1, b_1, w_2, b_2, activation, w_3):
 def feed_forward(
     x: Float[Tensor, "*batch d_model"],
     w_1: Float[Tensor, "d_model d_ff"],
-    b_1: Float[Tensor, "d_ff"],
+    b_1: Float[Tensor, "d_ff"] | None,
     w_2: Float[Tensor, "d_ff d_model"],
-    b_2: Float[Tensor, "d_model"],
+    b_2: Float[Tensor, "d_model"] | None,
     activation: str = "relu",
     w_3: Float[Tensor, "d_model d_ff"] | None = None,
     record: Record = nothing,
@@ -68,14 +67,14 @@ def feed_forward(
 
 
 class FeedForward(nn.Module):
-    """feed_forward with its parameters `w_1`, `b_1`, `w_2`, `b_2`, and `w_3` where activation is "swiglu"."""
+    """feed_forward with its parameters `w_1`, `b_1`, `w_2`, `b_2` (the biases unless bias=False), and `w_3` where activation is "swiglu"."""
 
-    def __init__(self, d_model: int, d_ff: int, activation: str = "relu"):
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu", bias: bool = True):
         super().__init__()
         _check_activation(activation)
         self.activation = activation
-        self.w_1, self.b_1 = weight(d_model, d_ff), nn.Parameter(torch.zeros(d_ff))
-        self.w_2, self.b_2 = weight(d_ff, d_model), nn.Parameter(torch.zeros(d_model))
+        self.w_1, self.b_1 = weight(d_model, d_ff), zeros(d_ff) if bias else None
+        self.w_2, self.b_2 = weight(d_ff, d_model), zeros(d_model) if bias else None
         self.w_3 = weight(d_model, d_ff) if activation == "swiglu" else None
 
     def forward(self, x: Tensor, record: Record = nothing) -> Tensor:

@@ -30,13 +30,19 @@ def weight(d_in: int, d_out: int) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
 
 
-class Linear(nn.Module):
-    """y = x W + b; parameters `w` (d_in, d_out) and `b` (d_out,). With tied=True there is no `w`: it is handed over at each call."""
+@checked(lambda d_out: whole("d_out", d_out))
+def zeros(d_out: int) -> nn.Parameter:
+    """A bias (d_out,), which starts at 0."""
+    return nn.Parameter(torch.zeros(d_out))
 
-    def __init__(self, d_in: int, d_out: int, tied: bool = False):
+
+class Linear(nn.Module):
+    """y = x W + b; parameters `w` (d_in, d_out) and `b` (d_out,). With tied=True there is no `w`: it is handed over at each call; with bias=False no `b`."""
+
+    def __init__(self, d_in: int, d_out: int, tied: bool = False, bias: bool = True):
         super().__init__()
         self.w = None if tied else weight(d_in, d_out)
-        self.b = nn.Parameter(torch.zeros(d_out))
+        self.b = zeros(d_out) if bias else None
 
     def forward(self, x: Tensor, w: Tensor | None = None) -> Tensor:
         return linear.rule(x, self.w if w is None else w, self.b)

@@ -8,15 +8,15 @@ from ..shapes import check_places, check_rotation, check_sinusoidal
 from .inputs import check_device, checked, integers, looks
 
 
-def _check_sinusoidal(length, d_model, dtype, device):
-    check_sinusoidal(length, d_model)
+def _check_sinusoidal(length, d_model, dtype, device, pairing):
+    check_sinusoidal(length, d_model, pairing)
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype was {dtype}; it must be a floating-point dtype")
     check_device(device)
 
 
-def _check_sinusoids(positions, d_model, dtype):
-    _check_sinusoidal(1, d_model, dtype, None)
+def _check_sinusoids(positions, d_model, dtype, pairing):
+    _check_sinusoidal(1, d_model, dtype, None, pairing)
     _whole_positions(positions)
 
 
@@ -39,18 +39,23 @@ def _check_rope(x, positions, base, pairing):
 
 
 @checked(_check_sinusoidal)
-def sinusoidal(length: int, d_model: int, dtype: torch.dtype | None = None, device=None) -> Float[Tensor, "length d_model"]:
-    """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos(the same angle)     (Vaswani et al. 2017, section 3.5)"""
-    return sinusoids.rule(torch.arange(length, device=device), d_model, dtype or torch.get_default_dtype())
+def sinusoidal(
+    length: int, d_model: int, dtype: torch.dtype | None = None, device=None, pairing: str = "interleaved"
+) -> Float[Tensor, "length d_model"]:
+    """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos(the same angle)     (Vaswani et al. 2017, section 3.5)
+
+    With pairing="half" they stand at i and i + d_model/2.
+    """
+    return sinusoids.rule(torch.arange(length, device=device), d_model, dtype or torch.get_default_dtype(), pairing)
 
 
 @checked(_check_sinusoids)
-def sinusoids(positions: Int[Tensor, "..."], d_model: int, dtype: torch.dtype) -> Float[Tensor, "... d_model"]:
+def sinusoids(positions: Int[Tensor, "..."], d_model: int, dtype: torch.dtype, pairing: str = "interleaved") -> Float[Tensor, "... d_model"]:
     """The rows of sinusoidal at these positions."""
     positions = torch.as_tensor(positions)
     pos = positions.to(_angles_on(positions.device), torch.float64)
     angle = pos[..., None] / 10000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=pos.device) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype).to(positions.device)
+    return _joined(angle.sin(), angle.cos(), pairing).to(dtype).to(positions.device)
 
 
 @checked(_check_rope)
@@ -74,11 +79,13 @@ def rope(
     if positions.ndim == 2:  # a row for each sequence: every axis between batch and time shares it
         angle = angle.reshape(len(angle), *[1] * (x.ndim - 3), *angle.shape[1:])
     cos, sin = angle.cos().to(x), angle.sin().to(x)
-    if pairing == "interleaved":
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    a, b = (x[..., 0::2], x[..., 1::2]) if pairing == "interleaved" else x.chunk(2, dim=-1)
+    return _joined(a * cos - b * sin, a * sin + b * cos, pairing)
+
+
+def _joined(a, b, pairing):
+    """The first and the second coordinate of every pair, each in its place."""
+    return torch.stack([a, b], dim=-1).flatten(-2) if pairing == "interleaved" else torch.cat([a, b], dim=-1)
 
 
 def _angles_on(device) -> torch.device:

@@ -1,21 +1,22 @@
 """The encoder-decoder of 2017, as nn.Modules under the parameter names that every floor shares."""
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..config import Config
-from ..parameters import draw, encoder_decoder_shapes
+from ..parameters import draw, encoder_decoder_shapes, position_shapes
 from ..record import Record, nothing
 from .attention import MultiHeadAttention
-from .embedding import embedding, table
+from .embedding import embed, table
 from .feed_forward import FeedForward
 from .inputs import check_activations, check_lengths, check_tokens, key_mask, plain
 from .linear import Linear
 from .norm import LayerNorm
-from .position import sinusoidal
 from .weights import Weights, numpy_default
 
-embedding, sinusoidal = plain(embedding, sinusoidal)
+(embed,) = plain(embed)
+POSITIONS = ("source_positions", "target_positions")
 
 
 class Transformer(Weights):
@@ -33,11 +34,11 @@ class Transformer(Weights):
         super().__init__()
         shapes = encoder_decoder_shapes(config)
         self.config = config
-        self.source_embedding = table(config.source_vocab, config.d_model)
-        self.target_embedding = table(config.target_vocab, config.d_model)
+        for name in dict.fromkeys((*config.tables, *position_shapes(config, *POSITIONS))):
+            setattr(self, name, table(*shapes[name]))
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
-        self.output = Linear(config.d_model, config.target_vocab, tied=config.tied)
+        self.output = Linear(config.d_model, config.target_vocab, config.tied, "output" in config.biases)
         self.load_params(draw(shapes, seed, numpy_default()))
 
     def forward(
@@ -60,7 +61,7 @@ class Transformer(Weights):
         Raises IndexError for a token outside the vocabulary, ValueError for anything else that cannot be meant.
         """
         check_activations(activations)
-        config, device, record = self.config, self.source_embedding.device, nothing if activations is None else Record(activations)
+        config, device, record = self.config, self.tables[0].device, nothing if activations is None else Record(activations)
         source = check_tokens("source", source, config.source_vocab, config.max_length, device, look)
         decoder_input = check_tokens("decoder_input", decoder_input, config.target_vocab, config.max_length, device, look)
         if len(source) != len(decoder_input):
@@ -69,26 +70,30 @@ class Transformer(Weights):
         target_mask = _mask("target_lengths", target_lengths, decoder_input, look)
         memory = self.encode(source, source_mask, record.inside("encoder"))
         y = self.decode(decoder_input, memory, source_mask, target_mask, record.inside("decoder"))
-        w = self.target_embedding.T if config.tied else None
+        w = self.tables[1].T if config.tied else None
         return record("logits", self.output(y, w))
 
     def encode(self, source: Tensor, mask: Tensor | None, record: Record = nothing) -> Float[Tensor, "batch t_s d_model"]:
-        x = self._embed(source, self.source_embedding, record)
+        x = self._embed(source, 0, record)
         for i, layer in enumerate(self.encoder):
             x = layer(x, mask, record.inside(f"{i}"))
         return record("memory", x)
 
     def decode(self, decoder_input: Tensor, memory: Tensor, source_mask: Tensor | None, target_mask: Tensor | None, record: Record = nothing):
-        y = self._embed(decoder_input, self.target_embedding, record)
+        y = self._embed(decoder_input, 1, record)
         for i, layer in enumerate(self.decoder):
             y = layer(y, memory, source_mask, target_mask, record.inside(f"{i}"))
         return record("out", y)
 
-    def _embed(self, numbers, rows, record):
-        x = record("embedded", embedding(numbers, rows))
-        if self.config.positions == "sinusoidal":
-            x = x + record("positions", sinusoidal(x.shape[1], x.shape[2], x.dtype, x.device))
-        return record("input", x)
+    @property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """What source and target are looked up in."""
+        source, target = (getattr(self, name) for name in self.config.tables)
+        return source, target
+
+    def _embed(self, tokens, side, record):
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        return embed(tokens, steps, self.tables[side], getattr(self, POSITIONS[side], None), self.config, record)
 
 
 class EncoderLayer(nn.Module):
@@ -96,9 +101,9 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attention = _attention(config)
+        self.self_attention = MultiHeadAttention.of(config)
         self.norm_1 = LayerNorm(config.d_model, config.eps)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = _feed_forward(config)
         self.norm_2 = LayerNorm(config.d_model, config.eps)
 
     def forward(self, x: Float[Tensor, "batch t_s d_model"], mask: Bool[Tensor, "batch 1 1 t_s"] | None = None, record: Record = nothing):
@@ -113,11 +118,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.self_attention = _attention(config)
+        self.self_attention = MultiHeadAttention.of(config)
         self.norm_1 = LayerNorm(config.d_model, config.eps)
-        self.cross_attention = _attention(config)
+        self.cross_attention = MultiHeadAttention.of(config)
         self.norm_2 = LayerNorm(config.d_model, config.eps)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = _feed_forward(config)
         self.norm_3 = LayerNorm(config.d_model, config.eps)
 
     def forward(
@@ -136,8 +141,8 @@ class DecoderLayer(nn.Module):
         return self.norm_3(y, record.inside("norm_3"))
 
 
-def _attention(config):
-    return MultiHeadAttention(config.d_model, config.n_heads, config.d_k, config.d_v)
+def _feed_forward(config):
+    return FeedForward(config.d_model, config.d_ff, config.activation, "feed_forward" in config.biases)
 
 
 def _mask(name, lengths, beside, look):
