@@ -256,7 +256,7 @@ def torchs_own():
 
 
 def published(kind):
-    """A tiny GPT-2 or Llama of transformers, with random weights."""
+    """A tiny GPT-2, Llama or Marian of transformers, with random weights."""
     transformers = pytest.importorskip("transformers")
     import torch
 
@@ -264,23 +264,32 @@ def published(kind):
     if kind == "gpt2":
         config = transformers.GPT2Config(vocab_size=11, n_positions=12, n_embd=8, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
         model = transformers.GPT2LMHeadModel(config).double()
+    elif kind == "marian":
+        config = transformers.MarianConfig(
+            vocab_size=11, d_model=8, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=12,
+            decoder_ffn_dim=12, activation_function="relu", scale_embedding=True, dropout=0, pad_token_id=0, eos_token_id=0, decoder_start_token_id=0,
+        )  # fmt: skip
+        model = transformers.MarianMTModel(config).double()
+        model.model.shared.padding_idx = model.model.encoder.embed_tokens.padding_idx = model.model.decoder.embed_tokens.padding_idx = None
     else:
         config = transformers.LlamaConfig(
             vocab_size=11, hidden_size=8, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
         )
         model = transformers.LlamaForCausalLM(config)  # in float64 its norms and angles stay in float32
     with torch.no_grad():
-        for p in model.parameters():
+        for p in filter(lambda p: p.requires_grad, model.parameters()):
             p.add_(0.3 * torch.randn_like(p))
 
-    def run(tokens, targets):
+    def run(tokens, targets, **more):
         model.zero_grad()
-        z = model(torch.tensor(tokens)).logits
+        z = model(torch.tensor(tokens), **more).logits
         value = torch.nn.functional.cross_entropy(z.flatten(0, 1), torch.tensor(targets).flatten())
         value.backward()
         return dict(params=model, logits=z, loss=value)
 
-    return run
+    if kind != "marian":
+        return lambda tokens, targets: run(tokens, targets)
+    return lambda source, decoder_input, targets: run(source, targets, decoder_input_ids=torch.tensor(decoder_input))
 
 
 def whole(**choices):
@@ -329,6 +338,7 @@ RIGHT = {
     "nn.Transformer": torchs_own,
     "a published GPT-2": lambda: published("gpt2"),
     "a published Llama": lambda: published("llama"),
+    "a published Marian": lambda: published("marian"),
 }
 
 

@@ -49,7 +49,7 @@ class Match(NamedTuple):
 # A role, and what its names look like once the layer's number is gone; the first that fits counts.
 _ATTENTION = r"(att|attn|mha|self|cross|qkv)"
 ROLES = {
-    "positions": r"((source|target|src|tgt)_)?(wpe|pos(ition)?s?(al)?(_?(emb\w*|enc\w*|table))?|p)(_(w|weight|table))?",
+    "positions": r"((source|target|src|tgt|emb|embed)_)?(wpe|pos(ition)?s?(al)?(_?(emb\w*|enc\w*|table))?|p)(_(w|weight|table))?",
     "norm": r"(.*_)?(ln|norm|layernorm|rms|rmsnorm|layer_norm)(_?[f\d])?(_\w*)?",
     "qkv": r"(.*_)?([wb]?_?qkv|c_attn|in_proj|qkv_proj)(_\w*)?",
     "w_q": rf"(.*_)?([wb]?_?q|q_?proj|q_?lin|(w_)?query)(_(w|weight|b|bias|kernel))?|{_ATTENTION}_?linears_0.*",
@@ -132,7 +132,7 @@ def _named(name, array):
     rest = [part for part in rest if part not in ("model", "transformer", "layers", "layer", "blocks", "block", "h", "encoder", "decoder", "module", "params")]
     rest = [re.sub(r"^(enc|dec|encoder|decoder)_", "", part) for part in rest]
     text = "_".join(rest)
-    cross = bool(re.search(r"cross|multihead_attn|encoder_attn|src_attn|xattn", text))
+    cross = bool(re.search(r"cross|multihead_attn|encoder_attn|src_attn|xattn", ".".join(parts)))
     bias = array.ndim == 1 and bool(_BIAS.search(text))
     return _Named(name, side, layer, _role(text, layer, array), bias, cross, text)
 
