@@ -202,7 +202,8 @@ def feed_forward_backward(
     """dx = (dy w₂ᵀ ⊙ f′(x w₁ + b₁)) w₁ᵀ;  with "swiglu" + dgate w₃ᵀ
 
     Returns dx, {"w_1", "b_1", "w_2", "b_2"}, the biases where there are any, and with
-    "swiglu" "w_3", and the ways that dx is the sum of: {"feed_forward"}, or {"hidden", "gate"} where x was used twice.
+    "swiglu" "w_3", and the ways that dx is the sum of: {"feed_forward"}, or {"hidden",
+    "gate"} where x was used twice.
     """
     dactive, narrow = linear_backward(record("out", dy), cache.narrow)
     dbent, _ = ACTIVATIONS[cache.activation][1](record("active", dactive), cache.bend)
