@@ -395,6 +395,18 @@ def test_the_map_leads_in(site, page):
     assert said(page).split(" is ")[1].startswith("dR[<bos>·0, 0]") and not page.locator(".note").inner_text()
 
 
+def test_the_questions_that_teachers_open_with(root, page):
+    """Each address on their page opens its question, unanswered."""
+    words = (root / "book/workshop/teachers.md").read_text("utf-8")
+    opened = re.findall(r'href="\.\./step/00-live\.html(#question=\w+)">([^<]+)<', words)
+    assert len(opened) == 8 == len(set(opened))
+    for state, title in opened:
+        visit(page, "#toy=document")
+        visit(page, state)
+        assert page.locator(".question").inner_text().startswith(title), state
+        assert not page.locator(".note").inner_text()
+
+
 # ---- how it looks -------------------------------------------------------------------------------
 
 STATES = ["#toy=document", "#toy=lively&at=d:encoder.0.input,0,1", "#question=sure&setting=4", "#at=decoder.0.feed_forward.w_1,0,1&tab=1", "#question=ahead"]

@@ -521,3 +521,22 @@ def test_wrong_answers_are_named_or_located_and_none_passes():
             found[answer.__name__] = any(words in repr(verdict) for words in ("comes out when", "in your line", "in the order", "yours are", "looks like"))
     assert len(found) == 60
     assert [name for name, named in found.items() if not named] == []
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_right_in_other_ways(name):
+    """Written over its arguments, in single precision, as a list of lists: right all the same, and the next one gets arguments of its own."""
+
+    def each(out, change):
+        return tuple(map(change, out)) if isinstance(out, tuple) else change(out)
+
+    def in_place(*arguments):
+        out = EXERCISES[name].answer(*arguments)
+        for argument in arguments:
+            if isinstance(argument, np.ndarray):
+                argument[...] = 0
+        return out
+
+    assert attempt(in_place, name)
+    assert attempt(lambda *arguments: each(EXERCISES[name].answer(*arguments), np.float32), name)
+    assert attempt(lambda *arguments: each(EXERCISES[name].answer(*arguments), lambda x: np.asarray(x).tolist()), name)
