@@ -71,6 +71,7 @@ QUERIES = {
     "do attention weights explain": "stack/04-worked-row stack/14-continue",
     "check my own transformer": "workshop/compare workshop/mine",
     "which line of my code is wrong": "workshop/mine",
+    "worksheets for a class": "workshop/teachers",
     "my backward is wrong": "workshop/mine",
     "gradient checker": "workshop/mine step/14-nudge stack/05b-finite-differences",
     "mutation testing": "appendix/mutation",

@@ -99,6 +99,12 @@ def test_the_notebook_has_a_field_for_each_blank(sheet):
     nbformat.validate(notebook)
     outputs = [cell.outputs[0].data["text/html"] for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
     assert sum(shown.count('class="byhand-experiment by-hand"') for shown in outputs) == sheet.problem.blanks
+    for row in sheet.problem.rows:
+        fields = sheet.fields(row.name).fields
+        np.testing.assert_array_equal([field.answer for field in fields], row.values.ravel())
+        assert {field.digits for field in fields} == {row.digits}
+        told = {slip for field in fields for slip in field.slips}
+        assert told == {slip.name for slip in sheet.problem.slips if slip.row == row.name}
     names = {}
     for cell in notebook.cells:
         if cell.cell_type == "code":
