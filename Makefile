@@ -23,6 +23,7 @@ TORCH = $$($(BIN)/python book/_tools/torch_index.py "$(TORCH_INDEX)")
 SITE = _build/html
 PDF = _build/one-training-step-by-hand.pdf
 PDF_OF_PAGES = _build/pages.pdf
+KIT = _build/kit
 
 help:
 	@echo "make book       build the site from the stored outputs (needs no PyTorch)"
@@ -35,6 +36,7 @@ help:
 	@echo "make lab        open the book in JupyterLab"
 	@echo "make notebooks  run the pages again and store their outputs (PAGES=book/step/x.ipynb for one)"
 	@echo "make pdf        print the whole book into one PDF (PAGES=book/step/x.ipynb for one page; needs Chromium, Chrome or Edge)"
+	@echo "make kit        write the conformance kit, with its runners, and pack it as _build/kit.zip"
 	@echo "make publish    build the site and push it to the branch gh-pages"
 	@echo "make bench      time the step, attention in tiles and decoding against PyTorch, and weigh the pages and the site"
 	@echo "make clean      remove what was built; make distclean also removes .venv"
@@ -83,6 +85,12 @@ pdf: .venv/.all
 	$(BIN)/jupyter-book build . --builder singlehtml --warningiserror --keep-going -n -q --all
 	$(BIN)/python book/_tools/print_pdf.py _build/singlehtml $(if $(PAGES:book=),$(PDF_OF_PAGES) $(PAGES),$(PDF))
 
+# The site has the same files, without the archive.
+kit: .venv/.book
+	rm -rf $(KIT) $(KIT).zip
+	$(BIN)/python book/_ext/kit.py $(KIT)
+	cd $(KIT)/.. && $(CURDIR)/$(BIN)/python -m zipfile -c kit.zip kit/
+
 # Force-pushes the built site, with the PDF if there is one, as the only commit of gh-pages, from where GitHub serves it.
 publish: book
 	touch $(SITE)/.nojekyll
@@ -115,4 +123,4 @@ distclean: clean
 	$(PIP) $(TORCH) --editable '.[test]'
 	touch $@ .venv/.book .venv/.lab
 
-.PHONY: help book test test-kernels weekly mutations kill-matrix browser lab notebooks pdf publish bench clean distclean
+.PHONY: help book test test-kernels weekly mutations kill-matrix browser lab notebooks pdf kit publish bench clean distclean

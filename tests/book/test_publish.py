@@ -48,6 +48,13 @@ def test_workflows_only_call_make(root, name):
     assert {"book", "test"} <= {command.split()[1] for command in commands}
 
 
+def test_a_release_gets_the_kit(root):
+    workflow = yaml.safe_load((root / ".github/workflows/release.yml").read_text())
+    commands = [step["run"] for step in workflow["jobs"]["kit"]["steps"] if "run" in step]
+    assert commands == ["make kit", 'gh release upload "$TAG" _build/kit.zip --clobber']
+    assert "zipfile -c kit.zip kit/" in (root / "Makefile").read_text()
+
+
 def test_every_week_other_machines_browsers_and_doors_are_tried(root):
     jobs = yaml.safe_load((root / ".github/workflows/weekly.yml").read_text())["jobs"]
     tried = {value for job in jobs.values() for values in job.get("strategy", {}).get("matrix", {}).values() for value in values}

@@ -36,8 +36,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    assert main(["kit", str(folder)]) == 0
+    """As the site and a release have it, with its runners."""
+    folder = tmp_path_factory.mktemp("whole") / "kit"
+    subprocess.run([sys.executable, ROOT / "book/_ext/kit.py", folder], check=True)
+    assert (folder / "runners/c_runner.c").is_file()
     return folder
 
 
@@ -125,8 +127,8 @@ def test_a_runner_passes_and_names_the_first_wrong_stage(runners, folder, langua
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_runner_names_every_mistake(runners, whole, language):
-    check_runner(command(runners, language), whole)
+def test_a_runner_names_every_mistake(whole, language):
+    check_runner(command(whole / "runners", language), whole)
 
 
 BREAKS = [
@@ -245,6 +247,13 @@ def test_every_mistake_of_a_training_step_has_its_file(whole):
 
 def test_a_mistake_around_the_step_shows_in_none_of_it():
     assert kit.broken(MISTAKES["temperature multiplied"]) is None
+
+
+def test_one_command_writes_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(kit, "MISTAKES", {mistake.name: mistake for mistake in SAMPLE[:1]})
+    assert main(["kit", str(tmp_path / "new/kit")]) == 0
+    assert re.fullmatch(r"27 right files and 1 broken ones in \S+new/kit, \d\.\d MB\n", capsys.readouterr().out)
+    assert (tmp_path / "new/kit/manifest.json").is_file()
 
 
 def test_another_ending_is_refused(tmp_path):
