@@ -5,6 +5,8 @@
    A C99 compiler and libm are all it needs: it stands for an implementation of your own. Exit code 0 where every file passes. */
 #include "parts.h"
 
+enum { MOST = 64 }; /* layers, and sentences of a batch */
+
 static double *kept(double *x, int time, const char *kind, const char *at, const char *name) { return as(x, B * time * D, "%s/%s.%s", kind, at, name); }
 
 /* ---- one block of a stack, or one layer of the encoder ---- */
@@ -103,6 +105,7 @@ static const long long *tokens_of(const char *name, const char *lengths, int *ti
     View tokens, given;
     if (!find(kit, name, &tokens)) return NULL;
     B = tokens.shape[0], *time = tokens.shape[1];
+    if (B > MOST) stop("this runner has no room for so many sentences", name);
     const long long *length = find(kit, lengths, &given) ? given.x : NULL;
     for (int b = 0; b < B; b++) ends[b] = length ? (int)length[b] : *time;
     return tokens.x;
@@ -115,10 +118,10 @@ static const char *at(const char *side, int i) {
 }
 
 static void one_pass(void) {
-    int time, t_source, ends[64], source_ends[64];
+    int time, t_source, ends[MOST], source_ends[MOST];
     const long long *tokens = tokens_of("decoder_input", "target_lengths", &time, ends);
     const long long *source = tokens_of("source", "source_lengths", &t_source, source_ends);
-    double *x[64], *y[64], *d; /* what each layer has read */
+    double *x[MOST], *y[MOST], *d; /* what each layer has read */
     if (!source) {
         x[0] = embed("", tokens, time, "embedding");
         for (int i = 0; i < LAYERS; i++) x[i + 1] = post ? post_block(at("block", i), "attention", x[i], time, ends, 1) : pre_block(at("block", i), x[i], time, ends);
@@ -175,6 +178,7 @@ static void step(void) {
     layer_norm = is(kit, "config", "norm_kind", "layer"), post = is(kit, "config", "norm", "post"), tied = *told(kit, "config", "tied") == 't';
     rope = is(kit, "config", "positions", "rope"), sines = is(kit, "config", "positions", "sinusoidal");
     swiglu = is(kit, "config", "activation", "swiglu"), gelu_tanh = is(kit, "config", "activation", "gelu_tanh");
+    if (LAYERS >= MOST) stop("this runner has no room for so many layers", told(kit, "", "instance"));
     if (!swiglu && !gelu_tanh && !is(kit, "config", "activation", "relu")) stop("this runner has not its activation", told(kit, "", "instance"));
     count = 0;
     for (int t = 1; t <= 2; t++) pass = t > 1 ? "again/" : "", one_pass(), update(t);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { char *header; const char *arrays; } File;
+typedef struct { char *header; const char *arrays; long size; } File;
 typedef struct { const void *x; int n, axes, shape[8]; } View; /* x holds doubles, or the whole numbers of tokens and lengths */
 
 static void stop(const char *why, const char *what) { fprintf(stderr, "%s: %s\n", what, why), exit(2); }
@@ -22,9 +22,9 @@ static File open_kit(const char *path) {
     fseek(in, 0, SEEK_END), size = ftell(in) - 8, fseek(in, 8, SEEK_SET);
     if (header <= 0 || header > size) stop("is no file of safetensors", path);
     char *text = malloc(header + 1), *arrays = malloc(size - header + 1);
-    if (fread(text, 1, header, in) != (size_t)header || fread(arrays, 1, size - header, in) != (size_t)(size - header)) stop("ends too early", path);
+    if (fread(text, 1, header, in) != (size_t)header || fread(arrays, 1, size - header, in) != (size_t)(size - header)) stop("cannot be read", path);
     text[header] = 0, fclose(in);
-    return (File){text, arrays};
+    return (File){text, arrays, size - header};
 }
 
 /* Whether the file has this array, and where. */
@@ -39,7 +39,9 @@ static int find(File file, const char *name, View *view) {
         view->n *= view->shape[view->axes++] = (int)strtol(at, &end, 10);
         at = end + (*end == ',');
     }
-    view->x = file.arrays + strtol(strstr(at, "\"data_offsets\":[") + 16, NULL, 10);
+    long start = strtol(strstr(at, "\"data_offsets\":[") + 16, NULL, 10);
+    if (start < 0 || start + 8L * view->n > file.size) stop("stands beyond the file's end", name);
+    view->x = file.arrays + start;
     return 1;
 }
 
@@ -56,9 +58,15 @@ static const char *told(File file, const char *part, const char *key) {
     return at;
 }
 
-static double number(File file, const char *part, const char *key) { return strtod(told(file, part, key), NULL); }
+static const char *needed(File file, const char *part, const char *key) {
+    const char *at = told(file, part, key);
+    if (!at) stop("is not told; this is no right file of the kit", key);
+    return at;
+}
 
-static int is(File file, const char *part, const char *key, const char *word) { return !strncmp(told(file, part, key) + 2, word, strlen(word)); }
+static double number(File file, const char *part, const char *key) { return strtod(needed(file, part, key), NULL); }
+
+static int is(File file, const char *part, const char *key, const char *word) { return !strncmp(needed(file, part, key) + 2, word, strlen(word)); }
 
 /* The next name of the list that `at` stands in, copied; NULL behind the last. */
 static const char *next_name(const char **at, char *name) {
@@ -78,6 +86,7 @@ static const char *pass = ""; /* put before every name */
 
 static double *as(double *x, int n, const char *format, ...) {
     va_list values;
+    if (count == sizeof made / sizeof *made) stop("there is no room for so many arrays", format);
     int used = sprintf(made[count].name, "%s", pass);
     va_start(values, format), vsprintf(made[count].name + used, format, values), va_end(values);
     made[count].n = n, made[count].x = x, count++;

@@ -73,6 +73,8 @@ QUERIES = {
     "which line of my code is wrong": "workshop/mine",
     "worksheets for a class": "workshop/teachers",
     "my backward is wrong": "workshop/mine",
+    "conformance kit": "workshop/kit",
+    "transformer in another language": "workshop/kit",
     "gradient checker": "workshop/mine step/14-nudge stack/05b-finite-differences",
     "mutation testing": "appendix/mutation",
     "kill matrix": "appendix/kill-matrix",

@@ -256,6 +256,16 @@ def test_one_command_writes_it(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "new/kit/manifest.json").is_file()
 
 
+@needs_compiler
+def test_the_c_runner_says_what_it_cannot_read(runners, folder, tmp_path):
+    runner = command(runners, "c")
+    content = (folder / "lively.safetensors").read_bytes()
+    for name, cut, reason in (("a", 3, "cannot be read"), ("b", 999, "is no file of safetensors"), ("c", len(content) - 9, "stands beyond the file's end")):
+        (tmp_path / name).write_bytes(content[:cut])
+        run = subprocess.run([*runner, tmp_path / name], capture_output=True, text=True)
+        assert run.returncode == 2 and reason in run.stderr and not run.stdout
+
+
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(ValueError, match="path was .*it must end in one of json, npz, safetensors"):
         kit.save(tmp_path / "kit.txt", {}, {})
