@@ -43,7 +43,7 @@ def link_to_files(app, doctree, page):
         words = nodes.paragraph("", "", nodes.Text(f"{name}: "))
         for number, file in enumerate(files):
             address = app.builder.get_relative_uri(page, "index").removesuffix("index.html") + f"kit/{file}"
-            words += [nodes.Text(", " * bool(number)), nodes.reference("", file.rpartition("/")[2], refuri=address, internal=False)]
+            words += [nodes.Text(", " * bool(number)), nodes.reference("", file.rpartition(".")[2] if name in file else file, refuri=address, internal=True)]
         items.append(nodes.list_item("", words))
     section += nodes.bullet_list("", *items)
 

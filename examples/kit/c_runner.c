@@ -112,9 +112,9 @@ static const long long *tokens_of(const char *name, const char *lengths, int *ti
 }
 
 static const char *at(const char *side, int i) {
-    static char names[8][40];
+    static char names[8][NAME];
     static int next;
-    return sprintf(names[next = (next + 1) % 8], "%s.%d", side, i), names[next];
+    return snprintf(names[next = (next + 1) % 8], NAME, "%s.%d", side, i), names[next];
 }
 
 static void one_pass(void) {
@@ -151,7 +151,7 @@ static void one_pass(void) {
 static void update(int t) {
     double lr = number(kit, "adam", "lr"), b_1 = number(kit, "adam", "beta_1"), b_2 = number(kit, "adam", "beta_2"), e = number(kit, "adam", "eps");
     const char *list = told(kit, "", "order");
-    char name[120];
+    char name[NAME];
     View view;
     while (next_name(&list, name)) {
         const char *own = name + strlen("parameters_1/");

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NAME = 128 }; /* room for a name */
+
 typedef struct { char *header; const char *arrays; long size; } File;
 typedef struct { const void *x; int n, axes, shape[8]; } View; /* x holds doubles, or the whole numbers of tokens and lengths */
 
@@ -68,27 +70,27 @@ static double number(File file, const char *part, const char *key) { return strt
 
 static int is(File file, const char *part, const char *key, const char *word) { return !strncmp(needed(file, part, key) + 2, word, strlen(word)); }
 
-/* The next name of the list that `at` stands in, copied; NULL behind the last. */
+/* The next name of the list that `at` stands in, copied to NAME characters; NULL behind the last. */
 static const char *next_name(const char **at, char *name) {
     const char *start = strstr(*at, "\\\""), *end;
     if (!start || strcspn(*at, "]") < (size_t)(start - *at)) return NULL;
     end = strstr(start + 2, "\\\"");
-    sprintf(name, "%.*s", (int)(end - start - 2), start + 2);
+    snprintf(name, NAME, "%.*s", (int)(end - start - 2), start + 2);
     *at = end + 2;
     return name;
 }
 
 /* ---- what was computed, by name ---- */
 
-static struct { char name[120]; int n; double *x; } made[4096];
+static struct { char name[NAME]; int n; double *x; } made[4096];
 static int count;
 static const char *pass = ""; /* put before every name */
 
 static double *as(double *x, int n, const char *format, ...) {
     va_list values;
     if (count == sizeof made / sizeof *made) stop("there is no room for so many arrays", format);
-    int used = sprintf(made[count].name, "%s", pass);
-    va_start(values, format), vsprintf(made[count].name + used, format, values), va_end(values);
+    int used = snprintf(made[count].name, NAME, "%s", pass);
+    va_start(values, format), vsnprintf(made[count].name + used, NAME - used, format, values), va_end(values);
     made[count].n = n, made[count].x = x, count++;
     return x;
 }
@@ -96,10 +98,10 @@ static double *as(double *x, int n, const char *format, ...) {
 static double *zeros(int n) { return calloc(n, sizeof(double)); }
 
 static double *get(const char *format, ...) {
-    char name[120];
+    char name[NAME];
     va_list values;
-    int used = sprintf(name, "%s", pass);
-    va_start(values, format), vsprintf(name + used, format, values), va_end(values);
+    int used = snprintf(name, NAME, "%s", pass);
+    va_start(values, format), vsnprintf(name + used, NAME - used, format, values), va_end(values);
     for (int i = count; i--;)
         if (!strcmp(made[i].name, name)) return made[i].x;
     return NULL;
@@ -126,7 +128,7 @@ static int agree(const double *mine, const double *theirs, int n, double bound, 
 static int judge(const char *path, File right, File exchanged) {
     double bound = number(right, "", "bound"), floor = number(right, "", "floor");
     const char *at = told(right, "", "order"), *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    char stage[120];
+    char stage[NAME];
     int good = 0, small = 0, place = 0;
     while (next_name(&at, stage)) {
         View view;

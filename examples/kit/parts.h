@@ -7,17 +7,17 @@ static int layer_norm, post, rope, sines, tied, swiglu, gelu_tanh;
 static double eps;
 
 static double *param(const char *format, ...) {
-    char name[120], full[160];
+    char name[NAME], full[2 * NAME];
     View view;
     va_list values;
-    va_start(values, format), vsprintf(name, format, values), va_end(values);
+    va_start(values, format), vsnprintf(name, NAME, format, values), va_end(values);
     if (*pass) { /* the second step starts from what the first has made */
         const char *now = pass;
         pass = "";
         double *x = get("parameters_1/%s", name);
         return pass = now, x;
     }
-    sprintf(full, "parameters/%s", name);
+    snprintf(full, sizeof full, "parameters/%s", name);
     return find(kit, full, &view) ? (double *)view.x : NULL;
 }
 
@@ -28,9 +28,9 @@ static double *grad(int n, const char *name) {
 }
 
 static const char *in(const char *room, const char *name) { /* room.name, good until it has been asked for often */
-    static char names[32][120];
+    static char names[32][NAME];
     static int next;
-    return sprintf(names[next = (next + 1) % 32], "%s.%s", room, name), names[next];
+    return snprintf(names[next = (next + 1) % 32], NAME, "%s.%s", room, name), names[next];
 }
 
 static double *sum(const double *x, const double *y, int n) {
