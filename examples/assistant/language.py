@@ -102,5 +102,5 @@ class Speller:
         allowed = 1 if len(low) <= 5 else 2
         usual = self.written | SMALL_WORDS
         near = extract(low, sorted(self.vocabulary | SMALL_WORDS), scorer=OSA.distance, score_cutoff=allowed, limit=5)
-        near = [(distance, w not in usual, -(w[0] == low[0]), -(sorted(w) == sorted(low)), -len(w), w) for w, distance, _ in near if len(w) >= 3]
+        near = [(distance, sorted(w) != sorted(low), len(w) < len(low), w not in usual, w[0] != low[0], -len(w), w) for w, distance, _ in near if len(w) >= 3]
         return min(near)[-1] if near else word

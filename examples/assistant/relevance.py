@@ -16,7 +16,7 @@ KINDS = {
                r"period|until when|deadline|(?:which|what) (?:week)?days)\b",
                r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b|\btwice\b|\bcm\b"),
     "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
-    "a place": (r"\bwhere\b", r"\b(?:in|from) [A-Z]\w+"),
+    "a place": (r"\bwhere\b|\bin (?:which|what) (?:town|city|place|country|street)\b", r"\b(?:in|from) [A-Z]\w+"),
 }  # fmt: skip
 KIND_WEIGHT = 3.0  # what is asked for as a time or a price is as good as a word
 MOST_WEIGHT = 4.2  # of a word that no document has
@@ -26,6 +26,14 @@ CONTEXT_SHARE = 0.3  # what a word counts that stands beside the question and no
 BESIDE_SHARE = 0.85  # what an answer to all that was said counts, against one to what was asked
 BESIDE_PRODUCT = 0.9  # a general text, where a product was named
 NAMED_BONUS = 0.06  # the catalogue, where a product was named: the field is small already
+ENOUGH = 0.5  # the share that makes an answer, chosen on the development cases
+ENOUGH_WITH_MODEL = 0.54  # the same for a score in which a model has a part; what is enough for words is enough here
+LENIENCY = 0.6  # see Scorer.leniency
+BOUND_BONUS = 0.3  # for a sentence that sets a bound in a unit in which the customer names a figure ('for 80 euros', 'above 75 euros')
+UNITS = r"(euros?|kg|kilos?|g|grams?|cm|mm|metres?|litres?|degrees?|days?|weeks?|months?|hours?)\b"
+FIGURE = re.compile(rf"\b\d+(?:[.,]\d+)?\s*{UNITS}", re.IGNORECASE)
+BOUND = re.compile(rf"\b(?:above|below|within|up to|down to|(?:from )?\d+ to|only for|at (?:least|most))\s(?:(?:plus|minus) )?"
+                   rf"\d+(?:\.\d+)?\s*{UNITS}", re.IGNORECASE)
 LEAFLET_PENALTY = 0.1  # a reviewed text outranks a supplier's
 OF_EVERY_PRODUCT = frozenset(("price", "stock"))
 TIMES = frozenset(stem(word) for word in "hour week month year minute".split())
@@ -33,12 +41,14 @@ NUMBERS = frozenset("one two three four five".split())
 SILENT_BONUS = 0.2  # 'which … not …?': the products that affirm it are gone already
 NEGATION = r"(?:\b(?:not|cannot|never|no|nowhere|without|neither|excluded|unable|except)\b|n't\b)"
 ASKS_FOR_WHAT_IS_NOT = re.compile(
-    rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:(?:to|in|with|for|of|on|at|by|from) )?(?:which|wich|what|where|who)\b(?! (?:if|happens|"
-    rf"to do|should|must|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
+    rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:(?:to|in|with|for|of|on|at|by|from) )?"
+    rf"(?:which|wich|what|where|who|how (?:can|may) (?:i|we|one)(?= not))\b"
+    rf"(?! (?:if|happens|to do|should|must|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
 WHAT_I_DID_NOT = re.compile(r"\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b", re.IGNORECASE)
 SOLD_OUT = re.compile(r"\b(?:sold out|out of stock|unavailable)\b", re.IGNORECASE)
-IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b", re.IGNORECASE)
+IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b|\byou (?:do(?:n't| not) |not )?have\b", re.IGNORECASE)
 WHICH = re.compile(r"\b(?:which|what)\b", re.IGNORECASE)
+WHETHER_IT_HAS = re.compile(r"\b(?:does|do|has|have|is|are)\b.*\b(?:have|has|had|contain|include|come with|there)\b", re.IGNORECASE)
 SIZE = re.compile(r"\b(small|little|smaller|smallest)\b|\b(?:big|bigger|biggest|large|larger|largest)\b", re.IGNORECASE)
 
 
@@ -59,6 +69,13 @@ class Asked:
     def empty(self) -> bool:
         """Nothing is asked but 'what about it?'."""
         return not (self.words or self.kinds or self.negated or self.context and not self.named)
+
+
+def units(pattern: re.Pattern, text: str) -> frozenset[str]:
+    """The units of the figures or bounds that the pattern finds."""
+    short = {"kilo": "kg", "gram": "g"}
+    singular = (unit.lower().removesuffix("s") for unit in pattern.findall(text))
+    return frozenset(short.get(unit, unit) for unit in singular)
 
 
 @lru_cache(maxsize=8192)  # the sentences come back with every question
@@ -165,18 +182,33 @@ class Scorer:
             return [(1.0, p, s) for p, s in self._by_stock(pairs, sold_out=bool(sold_out) != asked.negated)]
         if asked.negated:
             pairs = self._negative(asked, pairs)
-        scored = []
+        figures, scored = units(FIGURE, asked.question), []
         for place, (p, s) in enumerate(pairs):
-            score = self.combine(self.share(asked, p, s), cosines.get((p.id, s))) + (SILENT_BONUS if asked.negated and p.kind == "catalogue" else 0.0)
+            share = self.share(asked, p, s)
+            score = self.combine(share, cosines.get((p.id, s))) + (SILENT_BONUS if asked.negated and p.kind == "catalogue" else 0.0)
+            if figures & units(BOUND, s) and (share > 0 or p.topic in asked.products):
+                score += BOUND_BONUS
             scored.append((score - (LEAFLET_PENALTY if p.kind == "leaflet" else 0.0), place, p, s))
         return [(score, p, s) for score, _, p, s in sorted(scored, key=lambda row: (-row[0], row[1])) if score > 0]
+
+    def leniency(self, asked: Asked, ranked: Sequence[tuple[float, Passage, str]]) -> float:
+        """Less is enough where one product is named and one of its few sentences alone has anything of what is asked."""
+        score, best, text = ranked[0]
+        met = (asked.words | asked.context) & holds(text) - OF_EVERY_PRODUCT
+        if len(asked.products) != 1 or best.topic not in asked.products or asked.negated or not met:
+            return 1.0
+        runner_up = next((s for s, p, other in ranked if other != text and p.topic == best.topic), 0.0)
+        if WHETHER_IT_HAS.search(asked.text) and not asked.words <= self.vocabulary:
+            return 1.0  # 'Does the stove come with a fuel gauge?': what else it comes with is no answer
+        return LENIENCY if runner_up <= 0.6 * score else 1.0
 
     @staticmethod
     def combine(share: float, cosine: float | None) -> float:
         """Without a model the share alone; with one, what it finds near counts beside it."""
         if cosine is None:
             return share
-        return max(0.4 * min(share, 1.2) + 1.2 * max(0.0, cosine - 0.2), 0.55 * min(share, 1.0))
+        near = 0.4 * min(share, 1.2) + 1.2 * max(0.0, cosine - 0.2)
+        return max(near, (ENOUGH_WITH_MODEL / ENOUGH if share >= ENOUGH else 0.55) * share)
 
     @staticmethod
     def _by_stock(pairs: Sequence[tuple[Passage, str]], sold_out: bool) -> list[tuple[Passage, str]]:

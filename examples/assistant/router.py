@@ -56,7 +56,9 @@ AN_ORDER_OF_A_DAY = r"\border\b"
 IN_GENERAL = (r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|"
               r"should) i\b|\bi can\b|^\W*who\b|\bother people\b|\b(?:anybody|anyone|somebody|someone) (?:else )?(?:see|read)\b|\bwho pays?\b")
 SHOWS_MINE = r"\b(?:tracking|my orders|all (?:of )?my|order history|status)\b"
-OF_DELIVERY = r"\b(?:express|standard|delivery (?:take|cost|time)|shipping (?:take|cost|time)|deliver to|ship to)\b"
+MADE = r"(?:\w+ )?(?:made|manufactured|produced|sewn|grown|from)\b"
+OF_DELIVERY = (r"\b(?:express|standard|delivery (?:take|cost|time)|shipping (?:take|cost|time)|deliver to|ship to)\b|"
+               r"\bi (?:fetch|collect|pick)\b")  # a shop's terms, not one parcel
 ALL_ORDERS = (r"\b(?:all|every|list|each|both|any)\b.*\border|\bmy orders\b|\border history\b|\beverything i\b|\borders so far\b|\bordered so far\b|"
               r"\bbought so far\b|"
               r"\bwhich orders\b|\bwhat orders\b|\borders\b.*\bplaced?\b|\bever (?:bought|ordered)\b")
@@ -148,7 +150,8 @@ def choose_tool(text: str) -> str:
         return "order_status"
     general = re.search(IN_GENERAL, low) and not re.search(SHOWS_MINE, low)
     mine = re.search(rf"\b(?:my|our|i)\b.*\b{GOODS}\b|\b{GOODS}\b.*\b(?:i|me|my)\b|\b(?:my|our) (?:\w+ )?{THING}\b", low) and re.search(STATUS, low)
-    waiting = re.search(rf"\b{GOODS}\b.*\b(?:on the way|when (?:come|arrive|will (?:come|arrive)))|\bwhere(?:'s| is| are|s) (?:\w+ ){{0,2}}{GOODS}\b", low)
+    waiting = re.search(rf"\b{GOODS}\b.*\b(?:on the way|when (?:come|arrive|will (?:come|arrive)))|"
+                        rf"\bwhere(?:'s| is| are|s) (?:\w+ ){{0,2}}{GOODS}\b(?! {MADE})", low)
     dated = re.search(AN_ORDER_OF_A_DAY, low) and re.search(rf"\border from\b|\b{_MONTHS} order\b|\border of\b", low)
     if (re.search(ABOUT_AN_ORDER, low) or mine or waiting or dated) and not general and not re.search(OF_DELIVERY, low):
         return "order_status"

@@ -1,5 +1,7 @@
 """The evaluation set is what it says, the targets hold on the held-out cases, and each score can go red."""
 
+import json
+import re
 import sqlite3
 from collections import Counter
 
@@ -10,7 +12,7 @@ from assistant.evaluate import FIELDS, MemoryDesk, failures, injected_sentences,
 from assistant.gullible import GullibleComposer
 from assistant.orders import Session, order_status
 
-SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4", "pass_5"]
+SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4", "pass_5", "pass_6"]
 FIRST = {"product", "policy", "unanswerable", "stale_or_conflict", "missing_retrieval", "foreign_order", "injection", "order"}
 SINCE = {"typo", "two_questions", "negation", "dates", "all_orders", "numbers", "complaint", "follow_up", "action"}
 
@@ -27,7 +29,7 @@ def results(database):
 
 def test_the_size_of_the_set():
     assert evaluate.splits() == sorted(SPLITS)
-    assert sum(len(load_cases(split)) for split in SPLITS) >= 700
+    assert sum(len(load_cases(split)) for split in SPLITS) >= 870
     for split in ("development", "held_out_1", "held_out_2"):
         assert {c["category"] for c in load_cases(split)} == FIRST
     for split in ("pass_1", "pass_2", "pass_3"):
@@ -125,13 +127,24 @@ def test_without_the_extra_its_absence_is_named(monkeypatch):
 def test_the_record_of_the_opened_sets_is_in_the_readme():
     """Shares with their intervals, as they were: the record and the README cannot drift apart."""
     readme, record = (evaluate.HERE / "README.md").read_text("utf-8"), evaluate.opened()
-    for split in ("pass_3", "pass_4", "pass_5"):
+    for split in ("pass_3", "pass_4", "pass_5", "pass_6"):
         for name, said in (("shop", "answerable shop questions in order"), ("out of scope", "out of scope, and answered")):
             counts = [evaluate.share(*record[split][model][name]) for model in ("without", "with")]
             assert f"| {split}: {said} | {counts[0]} | {counts[1]} |" in readme
     last = record["pass_5"]
     left = [evaluate.share(*(a - b for a, b in zip(last[m]["shop"], last["repeated"][m]))) for m in last["repeated"]]
     assert f"| pass_5, less two: answerable shop questions in order | {' | '.join(left)} |" in readme
+
+
+def test_each_line_of_the_document_has_its_test():
+    """The page's table of what document 2 names: no line without a file that holds the assistant to it."""
+    root = evaluate.HERE.parents[1]
+    cells = json.loads((root / "book/stack/12-assistant.ipynb").read_text("utf-8"))["cells"]
+    table = next(text for cell in cells if "| the document names | here | tested in |" in (text := "".join(cell["source"])))
+    lines = re.findall(r"^\| (.+?) \| .+ \|(?: `([\w.-]+)`)? \|$", table, re.MULTILINE)[1:]
+    assert len(lines) == 13
+    missing = [name for name, file in lines if not any((root / folder / file).is_file() for folder in ("tests/examples", "book/stack") if file)]
+    assert not missing
 
 
 def test_the_same_twice(database, results):
