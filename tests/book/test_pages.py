@@ -184,6 +184,17 @@ def test_part_one_is_a_walk(tab, served):
     assert not late
 
 
+def test_no_page_of_the_stack_grows_beyond_ten_screens(tab, served):
+    """From the top to the foot, with every fold closed."""
+    tab.set_viewport_size(SCREEN)
+    screens = {}
+    for page in (page for page in toc.pages() if page.startswith("book/stack/")):
+        tab.goto(f"{served}/{page}.html", wait_until="load")
+        typeset(tab)
+        screens[page] = tab.evaluate("document.documentElement.scrollHeight") / SCREEN["height"]
+    assert not {page: round(n, 1) for page, n in screens.items() if n > 10}
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", SIZES)
 def test_whole_page_is_accessible(tab, served, theme, width):
