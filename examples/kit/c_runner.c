@@ -171,6 +171,12 @@ static void update(int t) {
     pass = "";
 }
 
+/* Stop where the configuration makes a choice that this runner does not have; `has` as it is written in the file. */
+static void only(const char *key, const char *has) {
+    const char *at = told(kit, "config", key);
+    if (at && strncmp(at, has, strlen(has))) stop("this runner has another", key);
+}
+
 static void step(void) {
     D = number(kit, "config", "d_model"), H = number(kit, "config", "n_heads"), KV = number(kit, "config", "n_kv_heads");
     DK = number(kit, "config", "d_k"), DV = number(kit, "config", "d_v"), INNER = number(kit, "config", "d_ff");
@@ -178,8 +184,10 @@ static void step(void) {
     layer_norm = is(kit, "config", "norm_kind", "layer"), post = is(kit, "config", "norm", "post"), tied = *told(kit, "config", "tied") == 't';
     rope = is(kit, "config", "positions", "rope"), sines = is(kit, "config", "positions", "sinusoidal");
     swiglu = is(kit, "config", "activation", "swiglu"), gelu_tanh = is(kit, "config", "activation", "gelu_tanh");
+    only("scaled", "true"), only("shared", "false"), only("pairing", "\\\"interleaved"), only("biases", "[\\\"feed_forward\\\",\\\"output\\\"]");
+    if (!rope && !sines) only("positions", "\\\"none");
     if (LAYERS >= MOST) stop("this runner has no room for so many layers", told(kit, "", "instance"));
-    if (!swiglu && !gelu_tanh && !is(kit, "config", "activation", "relu")) stop("this runner has not its activation", told(kit, "", "instance"));
+    if (!swiglu && !gelu_tanh) only("activation", "\\\"relu");
     count = 0;
     for (int t = 1; t <= 2; t++) pass = t > 1 ? "again/" : "", one_pass(), update(t);
 }

@@ -60,6 +60,13 @@ def verdict(about, theirs, mine):
     return agree > 0, f"{'passes' if agree else 'no verdict'}: {agree} stages agree, {small} are too small to tell"
 
 
+def refuse_others(config, **has):
+    """Stop where the configuration makes a choice that an implementation does not have."""
+    for name, values in has.items():
+        if name in config and config[name] not in values:
+            sys.exit(f"this runner has no {name} {config[name]!r}; it has {', '.join(map(repr, values))}")
+
+
 def held(step, path, computed):
     """The verdict on one file of what step(about, given) returns by name; `computed` keeps that for each right file.
 

@@ -6,7 +6,7 @@ It uses nothing of the book's package: it stands for an implementation of your o
 import sys
 
 import numpy as np
-from kit_files import main
+from kit_files import main, refuse_others
 
 
 class Step:
@@ -247,14 +247,16 @@ def bent(x, activation):
     if activation == "swiglu":
         s = 1 / (1 + np.exp(-x))
         return x * s, s * (1 + x * (1 - s))
-    if activation == "gelu_tanh":
-        t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
-        return x / 2 * (1 + t), (1 + t) / 2 + x / 2 * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x * x)
-    raise SystemExit(f"this runner has no activation {activation!r}")
+    t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))  # GELU, by its approximation
+    return x / 2 * (1 + t), (1 + t) / 2 + x / 2 * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x * x)
 
 
 def step(about, given):
     """Everything that the kit has: a step, Adam's first update, a second step, and the second update."""
+    refuse_others(
+        about["config"], positions=["sinusoidal", "rope", "none"], activation=["relu", "swiglu", "gelu_tanh"], pairing=["interleaved"],
+        biases=[["feed_forward", "output"]], scaled=[True], shared=[False],
+    )  # fmt: skip
     params = {name.removeprefix("parameters/"): array for name, array in given.items() if name.startswith("parameters/")}
     adam, m, v, mine = about["adam"], dict.fromkeys(params, 0), dict.fromkeys(params, 0), {}
     for t in (1, 2):

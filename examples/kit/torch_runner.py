@@ -8,7 +8,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from kit_files import main
+from kit_files import main, refuse_others
 
 
 class Model:
@@ -134,6 +134,9 @@ def passed(about, given, params):
 
 def step(about, given):
     """Everything that the kit has: a step, Adam's first update, a second step, and the second update."""
+    refuse_others(
+        about["config"], positions=["sinusoidal", "rope", "none"], pairing=["interleaved"], biases=[["feed_forward", "output"]], scaled=[True], shared=[False]
+    )
     given = {name: torch.tensor(array) for name, array in given.items()}
     params = {name.removeprefix("parameters/"): x.requires_grad_() for name, x in given.items() if name.startswith("parameters/")}
     how, mine = about["adam"], {}

@@ -256,6 +256,16 @@ def test_one_command_writes_it(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "new/kit/manifest.json").is_file()
 
 
+@pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "torch"])  # it asks by the same function as NumPy's
+@pytest.mark.parametrize(("key", "value"), [("pairing", "half"), ("scaled", False), ("biases", ["output"]), ("positions", "learned")])
+def test_a_choice_that_a_runner_has_not_is_refused(runners, tmp_path, language, key, value):
+    about = kit.about("decoder_brief")
+    about["config"][key] = value
+    kit.save(tmp_path / "other.safetensors", about, kit.right("decoder_brief"))
+    run = subprocess.run([*command(runners, language), tmp_path / "other.safetensors"], capture_output=True, text=True)
+    assert run.returncode and key in run.stderr and not run.stdout
+
+
 @needs_compiler
 def test_the_c_runner_says_what_it_cannot_read(runners, folder, tmp_path):
     runner = command(runners, "c")
