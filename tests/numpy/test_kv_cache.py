@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from byhand import Config, toy
 from byhand.check import agreement
 from byhand.numpy import decoder, generation
+from byhand.numpy.passes import Output
 from byhand.numpy.sampling import greedy, sample
 from byhand.record import Record, nothing
 
@@ -326,6 +327,21 @@ def test_activations_of_a_pass_whose_parameters_have_changed(change):
     with pytest.raises(ValueError, match="params have changed since this pass"):
         out.activations
     assert (kept.activations["out"] == before).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_thousand_roundings_are_no_change_of_the_parameters(dtype):
+    """Of the largest logit: another kernel may take the second pass."""
+    logits, eps = np.array([[[1.0, -0.5]]], dtype), np.finfo(dtype).eps
+    for roundings in (-1000, 0, 1000, 1001, np.nan):
+        again = logits + dtype(roundings * eps) * np.array([0, 1], dtype)
+        out = Output(logits, None, lambda record, again=again: (again, record("out", again)))
+        if abs(roundings) <= 1000:
+            assert out.activations["out"] is again and out.activations["logits"] is logits
+        else:
+            with pytest.raises(ValueError, match="params have changed since this pass"):
+                out.activations
+    assert Output(logits, None, None).activations == {} and Output(logits, None, None, {"a": logits}).activations == {"a": logits}
 
 
 def test_a_gradient_that_is_not_finite_is_named():

@@ -201,3 +201,11 @@ def test_half_precision_is_refused_and_float32_does_not_overflow():
     z, targets = np.random.default_rng(0).random((1, 20500, 30)), np.zeros((1, 20500), int)
     single, double = (cross_entropy(z.astype(dtype), targets, reduction="sum")[0] for dtype in (np.float32, np.float64))
     assert single == pytest.approx(double, rel=1e-6)
+
+
+def test_a_vocabulary_of_one_token():
+    """Whatever stands where nothing is scored."""
+    logits, targets = np.array([[[3.0], [4.0]]]), np.array([[0, 7]])
+    for how in (dict(ignore_index=7), dict(lengths=np.array([1])), dict(mask=np.array([[True, False]]))):
+        loss, dlogits = cross_entropy(logits, targets, **how)
+        assert loss == 0 and not dlogits.any()

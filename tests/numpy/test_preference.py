@@ -189,3 +189,9 @@ def test_what_is_not_finite_is_named(name, value):
     given[name] = np.array([value, 0.5])
     with pytest.raises(ValueError, match=f"{name} held"):
         expected_reward(**given, beta=0.1)
+
+
+def test_the_likelihood_of_the_only_token():
+    logits, targets, mask = np.array([[[3.0], [4.0]]]), np.array([[0, 7]]), np.array([[True, False]])
+    value, cache = log_likelihood(logits, targets, mask)
+    assert value.tolist() == [0] and log_likelihood_backward(np.ones(1), cache)[0].tolist() == [[[0], [0]]]

@@ -194,3 +194,21 @@ def test_logits_of_another_kind_are_refused(logits):
 def test_a_mass_of_1_leaves_out_nothing():
     logits = np.array([0.0, -40.0, -80.0])
     assert (probabilities(logits, top_p=1.0) == probabilities(logits)).all() and probabilities(logits, top_p=1.0).all()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
+def test_what_counts_as_reaching_the_mass(shape):
+    """Up to four roundings of the number itself, and one for each that was added before it."""
+    eps = np.finfo(float).eps
+    for n in (2, 4):
+        p = np.full((*shape, n), 1 / n)
+        for place in range(1, n):
+            for steps in range(12):
+                kept = top_p_mask(p, place / n * (1 + steps * eps))[..., place]
+                assert kept.shape == shape and (kept == (steps > 4 + place)).all(), (n, place, steps)
+
+
+def test_a_mass_of_1_keeps_what_rounding_would_lose():
+    logits = np.array([[0.0, -50.0, -60.0], [-60.0, 1.0, 1.0]])
+    assert (probabilities(logits, top_p=1.0) == probabilities(logits)).all() and (probabilities(logits, top_p=1.0) > 0).all()
+    assert (probabilities(logits, top_p=0.999)[0] == [1, 0, 0]).all()
