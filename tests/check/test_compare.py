@@ -180,6 +180,8 @@ def test_who_is_worth_more():
     assert partner("r", {"a": square[0], "b": wide.T, "c": wide}, {"r": wide}) == "c"
     assert partner("r", {"a": wide.T[None], "b": square[0].T}, {"r": wide}) == "b"
     assert partner("r", {"a": square[0].T}, {"r": wide}) == "a"
+    beyond = check.compare({"a": np.ones((2, 3)), "b": np.ones(7), "c": np.ones((6, 4))}, {"q": np.zeros((2, 3)), "r": wide, "s": np.ones(5)})
+    assert [(row.name, row.mine) for row in beyond.rows] == [("q", "a"), ("r", "c")]
     crossing = {"a": np.ones((3, 2)), "b": np.ones((5, 2)), "c": square[0]}
     assert [row.name for row in check.compare(crossing, {"r": wide, "s": np.ones((2, 3)), "t": np.ones((2, 5))}).rows] == ["r"]
 
