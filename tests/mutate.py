@@ -6,9 +6,8 @@
 A mutation is a place in the source (an operator, a number, a comparison, a decorator, ...) and one of the ways that Cosmic Ray knows to change
 it. Left out are annotations, and arithmetic turned into bit operations, which no float takes. The tests of a file are those of its name and
 those under OTHERS, beside the bad calls of its functions. Each mutation runs them in a process of its own, forked from one that has the
-libraries loaded, on a copy of the source: where many mutations of one file were drawn, those that run the changed line, the quickest
-first, as a run without any mutation has told; else all of them. They must pass by themselves (`make test`). A survivor that stands in
-equivalent.yml, with the reason why it makes no difference, is known; any other makes the exit status 1.
+libraries loaded, on a copy of the source: those that run the changed line, the quickest first, as a run without any mutation has
+told. A survivor that stands in equivalent.yml, with the reason why it makes no difference, is known; any other makes the exit status 1.
 """
 
 import argparse
@@ -26,7 +25,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -57,8 +55,7 @@ OTHERS = {
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "compare",
     "check/doors": "derivatives", "check/exercise": "exercises",
 }  # fmt: skip
-MANY = 5  # mutations of one file, from which on a run without any is worth its time
-LIMIT = 300  # seconds for one mutation, against hanging; of the processor's half of it, or five times what the tests take without one
+LIMIT = 300  # seconds for one mutation, against hanging; of the processor's five times what the tests take without one
 
 
 def places(code):
@@ -116,6 +113,13 @@ def tests_of(path):
     return [found for floor, _, name in places if (found := TESTS / (floor or path.parent.name) / f"test_{name}.py").exists()]
 
 
+def without_shrinking():
+    """The examples that conftest.py asks for; the smallest that fails is of no interest here."""
+    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+    hypothesis.settings.register_profile("mutate", hypothesis.settings.get_profile("book"), phases=phases)
+    hypothesis.settings.load_profile("mutate")
+
+
 class Measuring:
     """Notes of every test how long it took, and which lines of a file it ran."""
 
@@ -124,7 +128,7 @@ class Measuring:
         self.coverage = Coverage(data_file=None, include=[self.file], messages=False)
 
     def pytest_collection(self):
-        hypothesis.settings.load_profile("mutate")  # in place of the one that conftest.py has loaded
+        without_shrinking()
         self.coverage.start()
 
     @pytest.hookimpl(wrapper=True)
@@ -147,18 +151,17 @@ class Measuring:
 
 
 class Chosen:
-    """Runs these tests alone, in this order; all where there are none."""
+    """Runs these tests alone, in this order."""
 
     def __init__(self, tests):
-        self.place = {test: i for i, test in enumerate(tests or ())}
+        self.place = {test: i for i, test in enumerate(tests)}
 
     def pytest_collection(self):
-        hypothesis.settings.load_profile("mutate")
+        without_shrinking()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
-        if self.place:
-            items[:] = sorted((item for item in items if item.nodeid in self.place), key=lambda item: self.place[item.nodeid])
+        items[:] = sorted((item for item in items if item.nodeid in self.place), key=lambda item: self.place[item.nodeid])
 
 
 def choose(notes, code, place):
@@ -171,7 +174,7 @@ def choose(notes, code, place):
     return {test: notes[test][0] for test in [test for test in order if changed.intersection(notes[test][1])] or order}
 
 
-def run(path, code, scratch, tests=None, measure=False):
+def run(path, code, scratch, tests=None):
     """Whether the tests notice: "noticed", "survived" or "too slow". Forked, so that each finds the libraries loaded and the package not yet."""
     file = scratch / "src" / "byhand" / path.relative_to(SOURCE)
     file.write_text(code)
@@ -180,11 +183,10 @@ def run(path, code, scratch, tests=None, measure=False):
         os.dup2(os.open(scratch / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os.dup2(1, 2)
         resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
-        if not measure:
+        if tests:
             signal.alarm(LIMIT)
-            seconds = int(20 + 5 * sum(tests.values())) if tests else LIMIT // 2
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        os._exit(tested(path, scratch, tests, measure))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds := int(20 + 5 * sum(tests.values())), seconds))
+        os._exit(tested(path, scratch, tests))
     _, status = os.waitpid(child, 0)
     file.write_text(path.read_text())
     if os.WIFSIGNALED(status):
@@ -192,7 +194,7 @@ def run(path, code, scratch, tests=None, measure=False):
     return "survived" if os.WEXITSTATUS(status) == 0 else "noticed"
 
 
-def tested(path, scratch, tests, measure):
+def tested(path, scratch, tests):
     sys.path.insert(0, str(scratch / "src"))
     sys.dont_write_bytecode = False
     os.environ |= {"PYTHONPATH": str(scratch / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -203,7 +205,7 @@ def tested(path, scratch, tests, measure):
     else:
         by_floor = path.parent.name == "check" or path.stem in ("checks", "inputs", "passes")
         sessions = [list(map(str, tests_of(path))), [str(API), "-k", f"{path.parent.name}." if by_floor else f"{path.parent.name}.{path.stem}."]]
-    plugin = Measuring(scratch / "src" / "byhand" / path.relative_to(SOURCE), scratch / "notes") if measure else Chosen(tests)
+    plugin = Chosen(tests) if tests else Measuring(scratch / "src" / "byhand" / path.relative_to(SOURCE), scratch / "notes")
     try:
         for session in filter(None, sessions):
             if pytest.main(["-x", "-q", "--tb=line", "-p", "no:cacheprovider", *session], [plugin]) not in (0, 5):
@@ -232,8 +234,6 @@ def main():
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    quick = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # the smallest example is of no interest here
-    hypothesis.settings.register_profile("mutate", phases=quick, max_examples=20, derandomize=True, deadline=None, database=None)
 
     known = yaml.safe_load(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
     results = json.loads(given.store.read_text()) if given.store and given.store.exists() else {}
@@ -244,10 +244,10 @@ def main():
         # told apart by what they hold, and not by a time: a file changed twice in one second would be taken for what it was
         compileall.compile_dir(source, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
         notes = {}
-        drawn = [mutation for mutation in sample(given.folders, given.sample, given.seed) if given.only in str(mutation[0])]
-        counts = Counter(path for path, _, _ in drawn)
-        for path, place, (name, occurrence) in drawn:
+        for path, place, (name, occurrence) in sample(given.folders, given.sample, given.seed):
             file = str(path.relative_to(SOURCE))
+            if given.only not in file:
+                continue
             code = path.read_text()
             mutated = mutate_code(code, get_operator(name)(), occurrence)
             if mutated is None or mutated == code:
@@ -259,14 +259,14 @@ def main():
             digest = hashlib.sha256(key.encode()).hexdigest()[:12]
             if results.get(digest, {}).get("outcome", "survived") != "survived":
                 continue  # an earlier run has it, and was broken off
-            if path not in notes and counts[path] >= MANY:
+            if path not in notes:
                 (scratch / "notes").unlink(missing_ok=True)
-                if run(path, code, scratch, measure=True) != "survived":
+                if run(path, code, scratch) != "survived":
                     sys.exit(f"{file}: its tests fail without any mutation\n{(scratch / 'log').read_text()[-3000:]}")
                 notes[path] = json.loads((scratch / "notes").read_text())
                 print(f"{file}: {len(notes[path])} tests, {sum(seconds for seconds, _ in notes[path].values()):.0f} s", file=sys.stderr, flush=True)
             began = time.time()
-            outcome = run(path, mutated, scratch, choose(notes[path], code, place) if path in notes else None)
+            outcome = run(path, mutated, scratch, choose(notes[path], code, place))
             done += 1
             if outcome == "survived":
                 outcome = "equivalent" if key in known else outcome
