@@ -57,7 +57,7 @@ def test_widths_of_the_heads_may_be_given():
         (dict(norm_kind="batch"), "norm_kind was 'batch'"),
         (dict(positions="relative"), "positions was 'relative'; it must be one of 'sinusoidal', 'learned', 'rope', 'none'"),
         (dict(positions="learned"), "max_length was None; with learned positions it must be given"),
-        (dict(biases="attention"), "biases was 'attention'; it must be a tuple of some of 'attention', 'feed_forward', 'output'"),
+        (dict(biases="attention"), "biases was 'attention'; it must be a tuple or a list of some of 'attention', 'feed_forward', 'output'"),
         (dict(biases=("attention", "norm")), "biases was ('attention', 'norm')"),
         (dict(biases=(0,)), "biases was (0,)"),
         (dict(scaled=1), "scaled was 1; it must be True or False"),
@@ -78,7 +78,7 @@ def test_eps_may_be_0():
 
 
 def test_the_order_of_biases_makes_no_other_model():
-    assert Config(**SIZES, biases=("output", "attention")) == Config(**SIZES, biases=("attention", "output", "output"))
+    assert Config(**SIZES, biases=("output", "attention")) == Config(**SIZES, biases=["attention", "output", "output"])
 
 
 @pytest.mark.parametrize(("stack", "changes", "words"), [

@@ -626,7 +626,7 @@ USUAL = dict(
     smoothing=0.0, reduction="mean", causal=False, plain=False, eps=1e-5, warmup=4000, lr=1e-3, betas=(0.9, 0.98), base=10000.0, pairing="interleaved",
     activation="relu", look=True, keep=True, cached=True, seed=0, temperature=1.0, beta=0.1, axis=-1, block=(256, 512), bound=1e-9, h=1e-5, order=2, count=3,
     along="entries", returns=(), name="a", development=(), at_least=1.0, bytes_per_number=4, timeout=60.0, allowed=0.75, limit=0.3, ratio=1e-3, times=5,
-    slack=1 << 16, margin=0.2,
+    slack=1 << 16, margin=0.2, scaled=True,
 )  # fmt: skip
 UNUSUAL = {
     ("numpy.optimizer.adam", "eps"): 1e-9, ("torch.optimizer.adam", "eps"): 1e-9, ("torch.optimizer.adam", "lr"): 1.0,

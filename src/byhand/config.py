@@ -40,7 +40,7 @@ class Config:
     norm_kind     "layer" or "rms"
     eps           the ε inside the root of every norm; 0 is allowed, and then a constant row is an error
     positions     "sinusoidal" or "learned" (added to the embedding), "rope" (rotates queries and keys) or "none"; what is learned is a table of
-                  max_length rows
+                  max_length rows, where any fixed one can stand too (tensor2tensor's sines, the slowest of which is 1/10000)
     pairing       pair i of sine and cosine, or of what rope rotates: coordinates (2i, 2i + 1), "interleaved", or (i, i + d/2), "half"
     activation    "relu", "gelu" (exact), "gelu_tanh" or "swiglu" (adds a gate matrix w_3)
     biases        which of "attention", "feed_forward" and "output" have biases
@@ -97,8 +97,8 @@ class Config:
         _one_of("positions", self.positions, POSITIONS)
         _one_of("activation", self.activation, ACTIVATIONS)
         _one_of("pairing", self.pairing, PAIRINGS)
-        if not isinstance(self.biases, tuple) or not all(isinstance(name, str) and name in BIASES for name in self.biases):
-            raise ValueError(f"biases was {self.biases!r}; it must be a tuple of some of {', '.join(map(repr, BIASES))}")
+        if not isinstance(self.biases, (tuple, list)) or not all(isinstance(name, str) and name in BIASES for name in self.biases):
+            raise ValueError(f"biases was {self.biases!r}; it must be a tuple or a list of some of {', '.join(map(repr, BIASES))}")
         object.__setattr__(self, "biases", tuple(name for name in BIASES if name in self.biases))
         for name in ("tied", "scaled", "shared"):
             if not isinstance(getattr(self, name), bool):
