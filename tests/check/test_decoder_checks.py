@@ -38,6 +38,7 @@ KINDS = [
     {"norm": "post", "norm_kind": "layer", "positions": "sinusoidal", "activation": "relu"},
     {"tied": True, "n_kv_heads": 1, "positions": "none", "activation": "gelu"},
     {"n_kv_heads": 4, "n_layers": 1},
+    {"positions": "learned", "biases": ("attention",), "scaled": False},
 ]
 
 

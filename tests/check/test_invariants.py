@@ -212,12 +212,13 @@ def test_the_report_can_be_read():
 # ---- the decoder stack --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none"])
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal", "none", "learned"])
 @pytest.mark.parametrize(("norm", "norm_kind"), [("pre", "rms"), ("pre", "layer"), ("post", "layer"), ("post", "rms")])
 @pytest.mark.parametrize(("activation", "tied"), [("swiglu", True), ("relu", False)])
 def test_they_hold_in_every_decoder_stack(positions, norm, norm_kind, activation, tied):
     base = toy.decoder()
-    config = dataclasses.replace(base.config, positions=positions, norm=norm, norm_kind=norm_kind, activation=activation, tied=tied)
+    choices = dict(biases=("attention", "output"), scaled=False, pairing="half") if positions in ("learned", "rope") else {}
+    config = dataclasses.replace(base.config, positions=positions, norm=norm, norm_kind=norm_kind, activation=activation, tied=tied, **choices)
     rng = np.random.default_rng(0)
     params = {name: rng.normal(1.0 if name.endswith("gamma") else 0.1, 0.4, shape) for name, shape in decoder_shapes(config).items()}
     report = _report(dataclasses.replace(base, config=config, params=params)).require()

@@ -166,6 +166,7 @@ def torchs(theirs, n_layers):
     return found | {"output.w": theirs["output.weight"].T, "output.b": theirs["output.bias"]}
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("dtype", BOUNDS)
 def test_nn_transformer(dtype):
     model = torch.nn.Transformer(12, 3, 2, 2, 20, dropout=0.0, batch_first=True)
