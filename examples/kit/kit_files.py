@@ -29,13 +29,15 @@ def read(path):
 
 
 def compared(mine, theirs, bound, floor):
-    """(holds, place): max|mine − theirs| ≤ bound · max(max|mine|, max|theirs|, floor), and where the two are furthest apart
+    """(holds, place): max|mine − theirs| ≤ bound · max(max|mine|, max|theirs|, floor)
 
-    holds is None, too small to tell, where the floor alone would let them pass.
+    place: where they are furthest apart. holds is None, too small to tell, where the
+    floor alone would let them pass.
     """
     if mine.shape != theirs.shape:
         return False, None
-    gap = np.where((mine == theirs) | (np.isnan(mine) & np.isnan(theirs)), 0.0, np.abs(mine - theirs))
+    same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+    gap = np.where(same, 0.0, np.abs(mine - theirs))
     gap = np.where(np.isnan(gap), np.inf, gap)
     place = np.unravel_index(gap.argmax(), gap.shape)
     size = max(np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in (mine, theirs))
