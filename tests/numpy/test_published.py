@@ -15,6 +15,9 @@ from byhand.numpy import decoder, position, transformer
 transformers = pytest.importorskip("transformers", reason="transformers is not installed; make test installs it")
 import torch  # noqa: E402 (the line above decides whether it is needed)
 
+from byhand.torch.decoder import Decoder  # noqa: E402
+from byhand.torch.transformer import Transformer  # noqa: E402
+
 BOUNDS = {"float32": 1e-5, "float64": 1e-12}
 EVERYWHERE = ("attention", "feed_forward", "output")
 
@@ -41,6 +44,15 @@ def assert_gradients_agree(mine, right, bound):
         assert all(np.abs(grads[name]).max() < bound * np.abs(grads[name.replace("b_k", "b_v")]).max() for name in still)
     rest = [{name: grad for name, grad in grads.items() if name not in still} for grads in (mine, right)]
     assert still and agreement(*rest) < bound
+
+
+def assert_torchs_floor_agrees(module, params, logits, grads, dlogits, *inputs):
+    """By autograd, from the same arrays, the same logits and gradients."""
+    module = module.load_params(params)
+    again = module(*inputs)
+    again.backward(torch.tensor(dlogits))
+    assert agreement(again, logits) < BOUNDS[str(dlogits.dtype)]
+    assert_gradients_agree(module.grads(), grads, BOUNDS[str(dlogits.dtype)])
 
 
 # ---- GPT-2 --------------------------------------------------------------------------------------
@@ -85,7 +97,9 @@ def test_gpt2(dtype):
     params = gpt2(arrays, 2)
     out = decoder.forward(params, config, tokens, lengths=lengths)
     assert out.logits.dtype == dtype and agreement(out.logits[real], logits.detach().numpy()[real]) < BOUNDS[dtype]
-    assert_gradients_agree(decoder.backward(dlogits, out.cache), gpt2(right, 2), BOUNDS[dtype])
+    grads = decoder.backward(dlogits, out.cache)
+    assert_gradients_agree(grads, gpt2(right, 2), BOUNDS[dtype])
+    assert_torchs_floor_agrees(Decoder(config), params, out.logits, grads, dlogits, tokens, None, lengths)
     written = model.generate(torch.tensor(tokens[:, :4]), max_new_tokens=7, do_sample=False, eos_token_id=None, pad_token_id=0)
     assert (written[:, 4:].numpy() == np.stack(list(decoder.generate(params, config, tokens[:, :4], 7)), axis=1)).all()
     with pytest.raises(ValueError, match="tokens had time 12; together they must be at most max_length, 11"):
@@ -141,9 +155,12 @@ def test_marian(dtype, scaled):
     logits.backward(torch.tensor(dlogits))
 
     arrays, right = parameters_and_gradients(model)
-    out = transformer.forward(marian(arrays, 2), config, source, target, source_lengths, target_lengths)
+    params = marian(arrays, 2)
+    out = transformer.forward(params, config, source, target, source_lengths, target_lengths)
     assert out.logits.dtype == dtype and agreement(out.logits[real["t"]], logits.detach().numpy()[real["t"]]) < BOUNDS[dtype]
-    assert_gradients_agree(transformer.backward(dlogits, out.cache), marian(right, 2), BOUNDS[dtype])
+    grads = transformer.backward(dlogits, out.cache)
+    assert_gradients_agree(grads, marian(right, 2), BOUNDS[dtype])
+    assert_torchs_floor_agrees(Transformer(config), params, out.logits, grads, dlogits, source, target, source_lengths, target_lengths)
 
 
 # ---- PyTorch's own ------------------------------------------------------------------------------
