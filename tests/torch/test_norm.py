@@ -40,6 +40,16 @@ def test_a_row_without_spread_needs_eps():
     assert (layer_norm(torch.ones(1, 4), torch.ones(4), torch.zeros(4)) == 0).all()
 
 
+@pytest.mark.parametrize(("norm", "more"), [(layer_norm, [torch.zeros(4)]), (rms_norm, [])])
+def test_pytorchs_own_kernel_does_the_work_unless_recorded_or_without_eps(monkeypatch, norm, more):
+    kernel, calls = getattr(torch.nn.functional, norm.__name__), []
+    monkeypatch.setattr(torch.nn.functional, norm.__name__, lambda *arguments: calls.append(None) or kernel(*arguments))
+    for how, times in (({}, 1), ({"eps": 1e-12}, 1), ({"eps": 0.0}, 0), ({"record": Record({})}, 0)):
+        norm(torch.arange(4.0)[None], torch.ones(4), *more, **how)
+        assert len(calls) == times, how
+        calls.clear()
+
+
 def test_the_modules_have_the_usual_eps(draw_tensor, differ):
     x = draw_tensor(2, 5) * 1e-2
     for module, rows in ((LayerNorm(5).double(), x - x.mean(-1, keepdim=True)), (RMSNorm(5).double(), x)):

@@ -27,6 +27,17 @@ def test_rope_turns_each_pair_by_its_angle(draw_tensor, pairing):
 
 
 @pytest.mark.parametrize("pairing", ["interleaved", "half"])
+@pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (2, 3, 5, 6), (2, 3, 4, 5, 6)], ids=str)
+@pytest.mark.parametrize("rows", [None, (5,), (2, 5)], ids=str)
+def test_rope_agrees_with_numpy(rng, draw_tensor, differ, shape, rows, pairing):
+    if rows == (2, 5) and len(shape) < 3:
+        return
+    x, positions = draw_tensor(*shape), None if rows is None else rng.integers(0, 50, rows)
+    wanted, _ = np_position.rope(x.detach().numpy(), positions, pairing=pairing)
+    assert differ(rope(x, None if rows is None else torch.tensor(positions), pairing=pairing), wanted) < 1e-13
+
+
+@pytest.mark.parametrize("pairing", ["interleaved", "half"])
 def test_rope_makes_scores_depend_on_the_distance_alone(draw_tensor, pairing):
     q, k = draw_tensor(1, 8), draw_tensor(1, 8)
 
