@@ -166,3 +166,14 @@ def test_negative_positions():
 def test_heads_that_cannot_be_summed():
     with pytest.raises(ValueError, match="n_kv_heads was 3; it must divide dy's heads, 4"):
         sum_heads(np.zeros((2, 4, 3, 5)), 3)
+
+
+@pytest.mark.parametrize("past", [
+    (np.ones((2, 1, 4, 3), np.float32), np.ones((2, 1, 4, 3), np.float32)), (np.ones((2, 1, 4, 3)), np.ones((2, 1, 4, 3), np.float32)),
+    (np.ones((2, 4, 3)), np.ones((2, 4, 3))), (np.ones((2, 1, 4, 3)), np.ones((2, 4, 3))), (np.ones((2, 1, 4, 3)),), (np.ones((2, 1, 4, 3)),) * 3,
+    (np.ones((2, 1, 4, 3)).tolist(), np.ones((2, 1, 4, 3)).tolist()), (), (np.ones((2, 1, 4, 3), int),) * 2,
+], ids=range(9))  # fmt: skip
+def test_what_is_no_past(past):
+    x = np.ones((2, 5, 6))
+    with pytest.raises(ValueError, match=r"past was .*; it must be keys and values, two arrays \(batch, kv_heads, time, width\) in float64"):
+        multi_head_attention(x, x, np.ones((6, 6)), np.ones((6, 3)), np.ones((6, 3)), np.ones((6, 6)), 2, n_kv_heads=1, past=past)

@@ -171,3 +171,13 @@ def test_other_kinds_are_refused(x):
 def test_only_a_matrix_multiplies(shape):
     with pytest.raises(ValueError, match=rf"w had values of shape {re.escape(str(shape))}; it must be \(d_in, d_out\)"):
         quantized_linear(np.ones((2, 3)), quantize(np.ones(shape), axis=0))
+
+
+@pytest.mark.parametrize("axis", [0, -1, None])
+def test_zeros_are_stored_as_zeros_and_divided_by_nothing(axis):
+    x = np.zeros((2, 3))
+    if axis is not None:
+        x[0, 0] = 254.0
+    with np.errstate(divide="raise", invalid="raise"):
+        stored = quantize(x, axis)
+    assert (dequantize(stored) == x).all() and stored.values.max() == (0 if axis is None else 127) and stored.scale.max() == (0 if axis is None else 2)
