@@ -68,6 +68,11 @@ def test_a_change_is_compared_case_by_case():
         check.task_evaluation(_add, CASES[:3], before=half)
 
 
+def test_a_request_that_cannot_be_copied():
+    with pytest.raises(ValueError, match="an argument was generator, which cannot be copied"):
+        check.task_evaluation(sum, [{"request": (i for i in range(3)), "expected": 3}])
+
+
 @pytest.mark.parametrize("cases", [[], [{"expected": 1}]])
 def test_cases_that_cannot_be_asked(cases):
     with pytest.raises(ValueError, match="there must be at least one, and each must have a 'request'"):

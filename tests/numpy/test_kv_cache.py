@@ -129,6 +129,21 @@ def test_keeping_nothing_gives_the_same_logits_and_no_cache_for_a_backward():
     assert continued.activations["block.1.attention.scores"].shape == (2, 4, 4, 8)
 
 
+@pytest.mark.parametrize("cached", [True, False])
+def test_generation_keeps_nothing_for_a_backward(monkeypatch, cached):
+    params, config, rng = _model()
+    run, caches = decoder._run, []
+
+    def watched(*arguments):
+        found = run(*arguments)
+        caches.append(found[1])
+        return found
+
+    monkeypatch.setattr(decoder, "_run", watched)
+    assert len(list(decoder.generate(params, config, rng.integers(0, 9, (2, 3)), 3, cached=cached))) == len(caches) == 3
+    assert caches == [None] * 3
+
+
 def test_keeping_nothing_holds_one_block_at_a_time():
     """Peak memory beyond the KV cache: with ten layers, as with one, one block's arrays."""
     import tracemalloc

@@ -153,6 +153,15 @@ def test_half_precision_and_mixtures_are_refused_by_name():
     assert np.isfinite(adam({"w": single}, {"w": tiny})[0]["w"]).all()
 
 
+def test_a_gradient_that_was_0_at_every_step_needs_eps():
+    params, grads = {"w": np.ones(2)}, {"w": np.array([0.0, 1.0])}
+    _, state = adam(params, grads)
+    with pytest.raises(ValueError, match="eps was 0 and an entry of the gradient of 'w' was always 0"), np.errstate(all="ignore"):
+        adam(params, grads, state, eps=0.0)
+    _, state = adam(params, {"w": np.ones(2)})
+    assert np.isfinite(adam(params, grads, state, eps=0.0)[0]["w"]).all()
+
+
 def test_an_overflow_is_not_put_down_to_a_gradient_of_0():
     with pytest.raises(ValueError, match="the step led to a value that is not finite; lr, betas"):
         adam({"w": np.array([-1.7e308]), "b": np.array([1.0])}, {"w": np.array([1.0]), "b": np.array([0.0])}, lr=1e308)
