@@ -53,7 +53,8 @@ OTHERS = {
     "numpy/step": "torch/step", "numpy/tiled": "tiled_attention", "torch/decoder": "compiler", "torch/inputs": "transformer loss compiler",
     "torch/linear": "transformer", "torch/embedding": "transformer", "torch/softmax": "attention", "check/diagnosis": "compare exercise",
     "check/copies": "derivatives task", "check/report": "compare instruments", "check/shapes": "invariants", "check/match": "mine",
-    "check/reader": "mine", "check/reference": "mine", "check/doors": "derivatives", "check/exercise": "exercises",
+    "check/reader": "mine", "check/reference": "mine", "check/doors": "derivatives", "check/watch": "compare",
+    "check/torch_model": "invariants", "check/exercise": "exercises",
 }  # fmt: skip
 LIMIT = 300  # seconds for one mutation, against hanging; of the processor's five times what the tests take without one
 

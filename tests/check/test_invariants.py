@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from byhand import check, toy
-from byhand.check.shapes import norm_places
+from byhand.check.shapes import decoder_activation_shapes, norm_places
 from byhand.numpy import decoder, loss, transformer
 from byhand.parameters import decoder_shapes
 
@@ -48,6 +48,15 @@ def test_what_a_norm_is_asked_needs_what_it_reads_and_what_arrives():
     _report(dataclasses.replace(case, params=flat)).require()
     broken = _gradients(lambda stages, _: stages.pop("decoder.0.residual_2") is None or _set("decoder.1.residual_3", (0, 0, 3), 1e-3)(stages))
     assert "layer norm, backward: dx along x̂ is ε's share" in _failed(case, gradients=broken)
+
+
+@pytest.mark.parametrize("norm_kind", ["rms", "layer"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_every_activation_of_a_decoder_stack_has_its_shape(norm, norm_kind):
+    case = toy.decoder()
+    config = dataclasses.replace(case.config, norm=norm, norm_kind=norm_kind)
+    recorded = decoder.forward(decoder.init(config), config, case.decoder_input).activations
+    assert decoder_activation_shapes(config, *case.decoder_input.shape) == {name: value.shape for name, value in recorded.items()}
 
 
 def test_where_the_norms_are():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 
 import numpy as np
 from jaxtyping import Float
@@ -153,8 +152,8 @@ class Moving:
 
 
 def check_count(count: int | None) -> None:
-    if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
-        raise ValueError(f"count was {count!r}; it must be a whole number of at least 1")
+    if count is not None:
+        whole("count", count)
 
 
 def _title(rows, bound):
