@@ -125,7 +125,7 @@ distclean: clean
 
 # The book's exercises go through nbgrader, which few want to install.
 .venv/.grader: .venv/.all
-	$(PIP) --editable '.[grader]'
+	$(PIP) $(TORCH) --editable '.[grader]'
 	touch $@
 
 .PHONY: help book test test-kernels weekly mutations kill-matrix browser lab notebooks pdf kit publish bench clean distclean

@@ -102,7 +102,7 @@ def test_numpy_and_torch_stay_or_it_says_so(monkeypatch, capsys):
 def test_links_lead_on_and_pictures_come_along(root):
     cells = notebook("book/step/16-logits", root, ADDRESS, "main")["cells"]
     text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    assert "](https://colab.research.google.com/github/someone/book/blob/gh-pages/colab/book/step/14-nudge.ipynb)" in text
+    assert "](https://colab.research.google.com/github/someone/book/blob/gh-pages/colab/book/step/12-vocabulary.ipynb)" in text
     assert "(data:image/svg+xml;base64," in text and "../maps/" not in text
     cited = "".join("".join(cell["source"]) for cell in notebook("book/stack/06a-block", root, ADDRESS, "main")["cells"])
     assert "](https://github.com/someone/book/blob/main/book/appendix/bibliography.md#xiong-et-al-2020)" in cited
