@@ -17,7 +17,7 @@ from browser import PATIENCE
 
 TOKEN = "test"
 PAGE = "book/step/06-attention.ipynb"
-READ, NEXT = "book/step/16-logits.ipynb", "book/step/14-nudge.ipynb"  # the first has answers, and a link to the second
+READ, NEXT = "book/step/16-logits.ipynb", "book/step/25-adam.ipynb"  # the first has answers, and a link to the second
 # JupyterLab 4.6 measures a Markdown cell against its toolbar before the cell is there, in one run of four; nothing of ours is in that stack.
 TOOLBAR_RACE = "_markdownOverlapsToolbar"
 CLOSED = """() => window.jupyterapp.shell.currentWidget.content.widgets
