@@ -87,7 +87,6 @@ pdf: .venv/.all
 
 # The site has the same files, without the archive.
 kit: .venv/.book
-	rm -rf $(KIT) $(KIT).zip
 	$(BIN)/python book/_ext/kit.py $(KIT)
 	cd $(KIT)/.. && $(CURDIR)/$(BIN)/python -m zipfile -c kit.zip kit/
 

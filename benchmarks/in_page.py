@@ -35,6 +35,8 @@ LOADED = "performance.getEntriesByType('resource').filter((e) => /_static.run.(?
 
 def reading(browser, name):
     """Seconds of the page's main thread until its first screen is there, and until every formula of the page is."""
+    from browser import typeset
+
     page = browser.new_page()
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
@@ -46,7 +48,7 @@ def reading(browser, name):
     page.wait_for_function("() => [...document.querySelectorAll('.math')].filter((m) => m.getBoundingClientRect().top < innerHeight)"
                            ".every((m) => m.querySelector('mjx-container') || !m.offsetParent)")  # fmt: skip
     first = spent()
-    page.evaluate("byhandTypeset.all()")
+    typeset(page)
     whole = spent()
     page.close()
     return first, whole

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from .config import PAIRINGS
+from .config import PAIRINGS, Config
 from .doors import whole
+from .parameters import position_shapes
 
 
 def check_choice(name: str, value: str, known: Iterable[str]) -> None:
@@ -58,6 +59,15 @@ def check_feed_forward(x, w_1, b_1, w_2, b_2, activation: str, w_3, known: Itera
     check_product(hidden=w_1[:0], w_2=w_2, **_bias(b_2=b_2))
     if w_3 is not None and w_3.shape != w_1.shape:
         raise ValueError(f"w_3 had shape {tuple(w_3.shape)}; it must be w_1's, {tuple(w_1.shape)}")
+
+
+def check_learned(learned, config: Config, last) -> None:
+    """Raise ValueError unless the table of positions is given just where the model learns them, and has a row for the last; None: nobody looks at it."""
+    shape, given = position_shapes(config, "learned").get("learned"), None if learned is None else tuple(learned.shape)
+    if given != shape:
+        raise ValueError(f"learned had shape {given}; with positions {config.positions!r} it must be {shape}")
+    if learned is not None and last is not None and last >= len(learned):
+        raise ValueError(f"positions held {last}; each must be below max_length, {len(learned)}")
 
 
 def check_sinusoidal(length: int, d_model: int, pairing: str) -> None:

@@ -139,7 +139,7 @@ def uneven(tied: bool = False, seed: int = 1) -> Case:
     """generic's mixture, smaller: two layers, d_k ≠ d_v, a padded batch, repeated tokens, no two sizes the same where that matters."""
     config = Config(d_model=6, n_heads=2, d_k=2, d_v=4, d_ff=5, n_layers=2, source_vocab=4, target_vocab=7, tied=tied)
     rng = np.random.default_rng(seed)
-    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in encoder_decoder_shapes(config).items()}
+    params = _random(encoder_decoder_shapes(config), rng, 0.5)
     names = {"source": tuple("abcd"), "target": tuple("ABCDEFG")}
     return Case(
         config, params, np.array([[1, 2, 1, 0, 3], [3, 0, 0, 0, 0]]), np.array([[0, 4, 4], [0, 6, 2]]), np.array([[4, 4, 1], [6, 2, 1]]),
@@ -151,7 +151,7 @@ def tied_stack(seed: int = 0) -> Case:
     """A stack of GPT-2's kind, beside decoder's Llama: layer norm, GELU, sines, tied weights, smoothing; padded."""
     config = Config(d_model=6, n_heads=2, d_ff=5, n_layers=2, source_vocab=1, target_vocab=7, norm="pre", activation="gelu_tanh", tied=True)
     rng = np.random.default_rng(seed)
-    params = {name: rng.normal(1.2 if name.endswith("gamma") else 0, 0.5, shape) for name, shape in decoder_shapes(config).items()}
+    params = _random(decoder_shapes(config), rng, 0.5)
     names = {"source": (), "target": tuple("ABCDEFG")}
     return Case(
         config, params, None, np.array([[0, 4, 4, 2], [0, 6, 2, 0]]), np.array([[4, 4, 2, 1], [6, 2, 1, 1]]),
@@ -159,9 +159,9 @@ def tied_stack(seed: int = 0) -> Case:
     )  # fmt: skip
 
 
-def _random(shapes, rng) -> dict[str, np.ndarray]:
+def _random(shapes, rng, spread: float = 0.6) -> dict[str, np.ndarray]:
     """Normal weights, the gains around 1.2."""
-    return {name: rng.normal(0.0, 0.6, shape) + 1.2 * name.endswith("gamma") for name, shape in shapes.items()}
+    return {name: rng.normal(0.0, spread, shape) + 1.2 * name.endswith("gamma") for name, shape in shapes.items()}
 
 
 def _small_config(**choices) -> Config:

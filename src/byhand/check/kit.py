@@ -126,10 +126,11 @@ def right(instance: str) -> Arrays:
 def about(instance: str) -> dict[str, Any]:
     """What stands under "kit" in a file: what the arrays mean."""
     case = instances()[instance]
+    inputs = given(case)
     return {
         "version": VERSION, "instance": instance, "config": asdict(case.config), "loss": {"reduction": case.reduction, "smoothing": case.smoothing},
         "adam": ADAM, "words": {side: list(words) for side, words in case.names.items()}, "bound": BOUND, "floor": FLOOR,
-        "order": [name for name in right(instance) if name not in given(case)],
+        "order": [name for name in right(instance) if name not in inputs],
     }  # fmt: skip
 
 

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..config import Config
-from ..parameters import ATTENTION, ATTENTION_BIASES, attention_shapes, feed_forward_shapes, norm_shapes, output_shapes, position_shapes
+from ..parameters import ATTENTION, ATTENTION_BIASES, attention_shapes, feed_forward_shapes, norm_shapes, output_shapes
 from ..record import Record, nothing
+from ..shapes import check_learned
 from .attention import MultiHeadCache, check_past, multi_head_attention, multi_head_attention_backward
 from .checks import check_finite, check_mask, check_tokens, checked, described, plain, upstream
 from .embedding import EmbeddingCache, embedding, embedding_backward
@@ -321,14 +322,9 @@ def _check_embed(tokens, table, config, positions, learned):
     if table.ndim != 2 or table.shape[1] != config.d_model:
         raise ValueError(f"table had shape {table.shape}; it must be (vocab, {config.d_model})")
     check_tokens("tokens", tokens, len(table))
-    shape, given = position_shapes(config, "learned").get("learned"), None if learned is None else learned.shape
-    if given != shape:
-        raise ValueError(f"learned had shape {given}; with positions {config.positions!r} it must be {shape}")
     if positions is not None:
         check_positions(positions, tokens[..., None])
-    last = tokens.shape[1] - 1 if positions is None else np.asarray(positions).max()
-    if learned is not None and last >= len(learned):
-        raise ValueError(f"positions held {last}; each must be below max_length, {len(learned)}")
+    check_learned(learned, config, tokens.shape[1] - 1 if positions is None else np.asarray(positions).max())
 
 
 @checked(_check_embed)

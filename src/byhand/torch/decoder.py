@@ -119,7 +119,7 @@ class Block(nn.Module):
         self.norm_1 = norm.make(config)
         self.attention = MultiHeadAttention.of(config)
         self.norm_2 = norm.make(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, "feed_forward" in config.biases)
+        self.feed_forward = FeedForward.of(config)
 
     def attend(self, x, mask, positions, past, record: Record) -> tuple[Tensor, Tensor, Tensor]:
         """Causal self-attention over the past and x; gives back the keys and values of both as well."""

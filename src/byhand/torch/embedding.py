@@ -7,8 +7,8 @@ from torch.nn import functional
 
 from ..config import Config
 from ..doors import whole
-from ..parameters import position_shapes
 from ..record import Record, nothing
+from ..shapes import check_learned
 from .inputs import check_vocabulary, checked, integers, looks, plain
 from .position import check_positions, sinusoids
 
@@ -41,12 +41,8 @@ def _check_embed(tokens, positions, table, learned, config):
     if table.shape[1] != config.d_model:
         raise ValueError(f"table had shape {tuple(table.shape)}; it must be (vocab, {config.d_model})")
     check_positions(positions, tokens[..., None])
-    shape, given = position_shapes(config, "learned").get("learned"), None if learned is None else tuple(learned.shape)
-    if given != shape:
-        raise ValueError(f"learned had shape {given}; with positions {config.positions!r} it must be {shape}")
     last = integers("positions", positions).max()
-    if learned is not None and looks(last) and last >= len(learned):
-        raise ValueError(f"positions held {last}; each must be below max_length, {len(learned)}")
+    check_learned(learned, config, last if looks(last) else None)
 
 
 @checked(_check_embed)

@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..config import Config
 from ..record import Record, nothing
 from ..shapes import check_choice, check_feed_forward
 from .inputs import checked, plain
@@ -76,6 +77,11 @@ class FeedForward(nn.Module):
         self.w_1, self.b_1 = weight(d_model, d_ff), zeros(d_ff) if bias else None
         self.w_2, self.b_2 = weight(d_ff, d_model), zeros(d_model) if bias else None
         self.w_3 = weight(d_model, d_ff) if activation == "swiglu" else None
+
+    @classmethod
+    def of(cls, config: Config) -> "FeedForward":
+        """A model's network."""
+        return cls(config.d_model, config.d_ff, config.activation, "feed_forward" in config.biases)
 
     def forward(self, x: Tensor, record: Record = nothing) -> Tensor:
         return feed_forward.rule(x, self.w_1, self.b_1, self.w_2, self.b_2, self.activation, self.w_3, record)

@@ -103,7 +103,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = MultiHeadAttention.of(config)
         self.norm_1 = LayerNorm(config.d_model, config.eps)
-        self.feed_forward = _feed_forward(config)
+        self.feed_forward = FeedForward.of(config)
         self.norm_2 = LayerNorm(config.d_model, config.eps)
 
     def forward(self, x: Float[Tensor, "batch t_s d_model"], mask: Bool[Tensor, "batch 1 1 t_s"] | None = None, record: Record = nothing):
@@ -122,7 +122,7 @@ class DecoderLayer(nn.Module):
         self.norm_1 = LayerNorm(config.d_model, config.eps)
         self.cross_attention = MultiHeadAttention.of(config)
         self.norm_2 = LayerNorm(config.d_model, config.eps)
-        self.feed_forward = _feed_forward(config)
+        self.feed_forward = FeedForward.of(config)
         self.norm_3 = LayerNorm(config.d_model, config.eps)
 
     def forward(
@@ -139,10 +139,6 @@ class DecoderLayer(nn.Module):
         y = self.norm_2(y, record.inside("norm_2"))
         y = record("residual_3", y + self.feed_forward(y, record.inside("feed_forward")))
         return self.norm_3(y, record.inside("norm_3"))
-
-
-def _feed_forward(config):
-    return FeedForward(config.d_model, config.d_ff, config.activation, "feed_forward" in config.biases)
 
 
 def _mask(name, lengths, beside, look):

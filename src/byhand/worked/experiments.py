@@ -32,7 +32,7 @@ class Experiment:
         raise NotImplementedError
 
     def body(self) -> str:
-        """The HTML that stands there without a script too; it may hold CONTROLS, which otherwise come first."""
+        """The HTML that stands there without a script too, with CONTROLS in it."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -40,10 +40,10 @@ class Experiment:
 
     def _repr_html_(self) -> str:
         style, shared, script = (_data(name) for name in ("experiments.css", "experiments.js", f"{self.name}.js"))
-        settings, body = html.escape(json.dumps(self.settings(), ensure_ascii=False)), self.body()
+        settings = html.escape(json.dumps(self.settings(), ensure_ascii=False))
         return (
             f'<div class="byhand-experiment {self.name}" data-settings="{settings}">\n<style>\n{style}</style>\n'
-            f"{'' if CONTROLS in body else CONTROLS}{body}\n</div>\n"
+            f"{self.body()}\n</div>\n"
             f"<script>\n(() => {{\n{shared}\n{script}}})();\n</script>"
         )
 
@@ -101,7 +101,7 @@ class AttentionTable(Experiment):
         )
         head = ["query", *map(html.escape, self.tokens), "mixed value"]
         return (
-            f"{scrolling_table(head, rows, 'How much each query (row) takes from each key (column)')}\n"
+            f"{CONTROLS}{scrolling_table(head, rows, 'How much each query (row) takes from each key (column)')}\n"
             f'<p class="result" role="status">{self._result(weights, mixed)}</p>\n'
             f"<details><summary>The vectors</summary>{scrolling_table(['token', 'query', 'key', 'value'], vectors)}</details>"
         )
@@ -161,7 +161,7 @@ class DepthPlot(Experiment):
         rows = "".join(f'<tr><th scope="row">{n}</th>' + "".join(f"<td>{_gain(g)}</td>" for g in self.gains(n)) + "</tr>\n" for n in self.depths())
         direct, residual = self.gains()
         return (
-            f'<div class="plot" hidden></div>\n<p class="result" role="status">With <i>a</i> = {self.a:.2f}, after {self.L} layers: '
+            f'{CONTROLS}<div class="plot" hidden></div>\n<p class="result" role="status">With <i>a</i> = {self.a:.2f}, after {self.L} layers: '
             f'<span class="direct"><span aria-hidden="true">- - </span>direct chain |<i>a</i>|<sup>L</sup> = {_gain(direct)}</span>, '
             f'<span class="residual"><span aria-hidden="true">— </span>residual chain |1+<i>a</i>|<sup>L</sup> = {_gain(residual)}</span>.</p>\n'
             f"<details open><summary>As a table</summary>{scrolling_table(['layers', 'direct', 'residual'], rows)}</details>"
@@ -204,7 +204,7 @@ class TrainingCourse(Experiment):
             for word, p in zip(self.words, self.p[0], strict=True)
         )
         return (
-            f"<style>{_BARS}</style>\n"
+            f"{CONTROLS}<style>{_BARS}</style>\n"
             f'<table class="bars"><caption>What the model gives each word as the next one</caption>\n<tbody>{bars}</tbody></table>\n'
             f'<p class="result" role="status">{self._result()}</p>'
         )

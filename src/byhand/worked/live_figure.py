@@ -15,7 +15,7 @@ from byhand import toy
 from byhand.live import step
 from byhand.live.questions import RATES, Meter
 from byhand.numpy import optimizer
-from byhand.worked.experiments import scrolling_table
+from byhand.worked.experiments import CONTROLS, scrolling_table
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class LiveFigure:
         head = [html.escape(label) for label in (self.control.label, *(meter.label for meter in self.meters))]
         body = "".join(f'<tr><th scope="row">{x}</th>' + "".join(f"<td>{value}</td>" for value in values) + "</tr>\n" for x, values in self.rows())
         return (
-            f'<div class="byhand-experiment byhand-live" data-settings="{settings}">\n<style>\n{style}</style>\n<div class="controls" hidden></div>\n'
+            f'<div class="byhand-experiment byhand-live" data-settings="{settings}">\n<style>\n{style}</style>\n{CONTROLS}'
             f'<div class="plot" hidden></div>\n<p class="result" role="status"></p>\n{scrolling_table(head, body, html.escape(self.caption))}\n</div>'
         )
 
