@@ -194,9 +194,9 @@ def number_sidebar(app, pagename, templatename, context, doctree):
         return
     numbers = page_numbers(app.env.found_docs)
 
-    def numbered(kind, **options):
-        soup = generate(kind, **options)
-        for link in soup.find_all("a", href=True) if kind == "sidebar" and hasattr(soup, "find_all") else ():
+    def numbered(**options):  # by the keywords that the theme itself has used, in their order: then it has kept what it made
+        soup = generate(**options)
+        for link in soup.find_all("a", href=True) if options.get("kind") == "sidebar" and hasattr(soup, "find_all") else ():
             page = pagename if link["href"] == "#" else normpath(join(dirname(pagename), link["href"])).removesuffix(".html")
             if page in numbers:
                 link.insert(0, f"{numbers[page]}\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}")
