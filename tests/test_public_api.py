@@ -192,6 +192,7 @@ def numpy_calls():
         "sampling.sample": dict(logits=normal(BATCH, VOCAB), rng=np.random.default_rng(0), temperature=0.7, top_k=4, top_p=0.8),
         "softmax.softmax": dict(x=normal(BATCH, TIME, 5), mask=mask[:, 0]),
         "step.run": dict(case=toy.lively()),
+        "step.loss": dict(case=toy.lively()),
         "tiled.online_softmax": dict(running=running, scores=normal(BATCH, HEADS, TIME, 5), v=v),
         "tiled.start": dict(rows=(BATCH, HEADS, TIME), d_v=4, dtype=np.dtype("float32")),
         "tiled.tiled_attention": dict(q=q, k=k, v=v, causal=True, block=(2, 2)),

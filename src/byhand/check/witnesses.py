@@ -61,7 +61,7 @@ def _row(case, name, by_hand, autograd, exact_entries):
     exact = _exact(case, name, places)
     found = {
         "PyTorch": difference(by_hand, autograd),
-        "central differences": difference(by_hand, numerical_gradient(_loss_of(case, name), case.params[name])),
+        "central differences": difference(by_hand, numerical_gradient(lambda value: loss_with(case, name, value), case.params[name])),
         "SymPy": difference(np.array([by_hand[place] for place in places]), exact),
     }
     holds = {witness: found[witness].holds(bound) for witness, bound in BOUNDS.items()}
@@ -86,8 +86,9 @@ def _places(shape, most):
     return [places[round(i)] for i in np.linspace(0, len(places) - 1, most)]
 
 
-def _loss_of(case, name):
-    return lambda value: step.run(replace(case, params=case.params | {name: value})).loss
+def loss_with(case: Any, name: str, value: np.ndarray) -> float:
+    """The case's loss with another value of this parameter."""
+    return step.loss(replace(case, params=case.params | {name: value}))
 
 
 def _torch_gradients(case):
@@ -97,6 +98,6 @@ def _torch_gradients(case):
 
 
 def _exact(case, name, places):
-    from ..sympy import witness
+    from ..sympy import witnesses
 
-    return np.array([float(witness(case, name, place)) for place in places])
+    return np.array(witnesses(case, name, indices=places), dtype=float).ravel()

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jaxtyping import Float
 
-from ..record import Record
+from ..record import Record, nothing
 from ..toy import Case, check_case
 from . import decoder, passes, transformer
 from .loss import Array, cross_entropy
@@ -24,13 +24,23 @@ def run(case: Case) -> Step:
 
     Without a source it is a decoder stack's.
     """
+    model, output, value, dlogits = _to_the_loss(case, Record())
+    return Step(output, value, dlogits, model.gradients(dlogits, output.cache))
+
+
+def loss(case: Case) -> float:
+    """L of a worked example, by its forward pass alone"""
+    return _to_the_loss(case, nothing)[2]
+
+
+def _to_the_loss(case, record):
     check_case(case)
     if case.source is None:
         model, inputs = decoder, (case.decoder_input, None, case.target_lengths)
     else:
         model, inputs = transformer, (case.source, case.decoder_input, case.source_lengths, case.target_lengths)
-    output = model.forward(case.params, case.config, *inputs, record=Record())
-    loss, dlogits = cross_entropy(
+    output = model.forward(case.params, case.config, *inputs, record=record)
+    value, dlogits = cross_entropy(
         output.logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction
     )
-    return Step(output, loss, dlogits, model.gradients(dlogits, output.cache))
+    return model, output, value, dlogits

@@ -3,6 +3,7 @@
 A stage is a room's definition, a function of matrices. `apply(stage, *inputs, **settings)` puts the carried inputs through it.
 """
 
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -43,6 +44,8 @@ class Dual(NamedTuple):
 class Closed:
     """Carries duals of exact matrices, their slopes in closed form. Unsimplified they would explode; simplified they are slow."""
 
+    precision = nullcontext
+
     def start(self, value: sp.Matrix, slope: sp.Matrix | None = None) -> Dual:
         return Dual(value.shape, value, slope)
 
@@ -54,6 +57,9 @@ class Closed:
         moved = stage(*(x.value if x.slope is None else x.value + w * x.slope for x in inputs), **settings)
         return Dual(value.shape, value, tidied(_slope(moved, w)))
 
+    def rounded(self, value: sp.Expr) -> sp.Expr:
+        return value
+
 
 class Digits:
     """Carries duals of numbers with many digits, as lists of entries row by row. Use it inside `precision()`."""
@@ -62,6 +68,7 @@ class Digits:
         if not isinstance(digits, int) or digits < 1:
             raise ValueError(f"digits was {digits!r}; it must be a whole number of at least 1")
         self.digits = digits
+        self.at_rest = {}  # what stages have given: the same network is run again for each direction in which an entry moves
 
     def precision(self):
         return mpmath.workdps(self.digits + GUARD)
@@ -75,15 +82,21 @@ class Digits:
 
     def _part(self, stage, inputs, settings):
         rule = linearised(stage, tuple(x.shape for x in inputs), tuple(sorted(settings.items())))
-        values = [entry for x in inputs for entry in x.value]
+        values = tuple(entry for x in inputs for entry in x.value)
         try:
-            value = rule.value(*values)
-        except ZeroDivisionError:
-            raise ValueError(f"{stage.__name__} divided by 0; under eps = 0 a row must not be constant") from None
+            value = self.at_rest[rule, values]
+        except KeyError:
+            value = self.at_rest[rule, values] = self._at_rest(stage, rule, values)
         if all(x.slope is None for x in inputs):
             return Dual(rule.shape, value, None)
         slopes = [entry for x in inputs for entry in (x.slope or _still(x))]
         return Dual(rule.shape, value, rule.slope(*values, *slopes))
+
+    def _at_rest(self, stage, rule, values):
+        try:
+            return rule.value(*values)
+        except ZeroDivisionError:
+            raise ValueError(f"{stage.__name__} divided by 0; under eps = 0 a row must not be constant") from None
 
     def finish(self, dual: Dual) -> sp.ImmutableMatrix:
         """The values as a SymPy matrix."""

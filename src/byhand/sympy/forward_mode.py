@@ -6,6 +6,7 @@ as asked for, because their closed forms soon grow out of hand.
 """
 
 from collections.abc import Iterable
+from itertools import product
 from numbers import Integral
 
 import sympy as sp
@@ -25,34 +26,35 @@ def witness(case, parameter: str, index: int | Iterable[int], digits: int | None
     makes them; without a source it is a decoder stack's. A derivative smaller than 10^−digits is returned as 0. A closed form takes
     seconds in the decoder, very long in the encoder. Raises ValueError for an unknown parameter, IndexError for an index outside it.
     """
+    return _derivatives(case, parameter, [index], digits)[0]
+
+
+def witnesses(case, parameter: str, digits: int | None = 30, indices: Iterable | None = None) -> sp.ImmutableMatrix:
+    """∂L/∂parameter, every entry on its own as by `witness`; a vector is one row. With indices those entries alone, in one row."""
+    if indices is not None:
+        return sp.ImmutableMatrix([_derivatives(case, parameter, list(indices), digits)])
+    shape = _parameters(case, parameter)[parameter].shape
+    return sp.ImmutableMatrix(*shape, _derivatives(case, parameter, list(product(*map(range, shape))), digits))
+
+
+def _derivatives(case, parameter, indices, digits):
     check_digits(digits)
     params = _parameters(case, parameter)
-    return _derivative(case, params, parameter, _place(parameter, params[parameter].shape, index), digits)
-
-
-def witnesses(case, parameter: str, digits: int | None = 30) -> sp.ImmutableMatrix:
-    """∂L/∂parameter, every entry on its own by `witness`; a vector is one row."""
-    check_digits(digits)
-    params = _parameters(case, parameter)
-    shape = params[parameter].shape
-    return sp.ImmutableMatrix(*shape, lambda i, j: _derivative(case, params, parameter, (i, j), digits))
-
-
-def _derivative(case, params, parameter, place, digits):
-    shape = params[parameter].shape
-    direction = sp.ImmutableMatrix(*shape, lambda i, j: int((i, j) == place))
-    if digits is None:
-        slope = _loss(Closed(), case, params, {parameter: direction}).slope
-        return sp.Integer(0) if slope is None else slope[0]
-    carry = Digits(digits)
+    value = params[parameter]
+    places = [_place(parameter, value.shape, index) for index in indices]
+    carry = Closed() if digits is None else Digits(digits)
+    found = []
     with carry.precision():
-        slope = _loss(carry, case, params, {parameter: direction}).slope
-        return sp.Integer(0) if slope is None else carry.rounded(slope[0])
+        at_rest = {name: carry.start(other) for name, other in params.items()}
+        for place in places:
+            direction = sp.ImmutableMatrix(*value.shape, lambda i, j: int((i, j) == place))
+            slope = _loss(carry, case, at_rest | {parameter: carry.start(value, direction)}).slope
+            found.append(sp.Integer(0) if slope is None else carry.rounded(slope[0]))
+    return found
 
 
-def _loss(carry, case, params, directions):
-    """The case's loss, carried; directions: how the parameters move."""
-    started = {name: carry.start(value, directions.get(name)) for name, value in params.items()}
+def _loss(carry, case, started):
+    """The case's loss, carried from its parameters."""
     if case.source is None:
         out = decoder.run(carry, started, case.config, case.decoder_input, case.target_lengths)
     else:
