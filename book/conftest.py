@@ -1,15 +1,66 @@
 """What every page must keep to while nbval runs it: at most 1 GiB of memory. Time is no test: `make bench` says what a page costs."""
 
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+from jupyter_client.provisioning import local_provisioner
 
 MEMORY = 1 << 30  # bytes: what a free cloud notebook leaves
 PATIENCE = 600  # seconds that a kernel may take to start, and to hand over what it has already computed: nbval's 60 and 5 are too few on a busy machine
 
+WARM = Path(__file__).parent / "_tools/warm.py"
+_launch_kernel = local_provisioner.launch_kernel
+
 
 def pytest_configure(config):
     config.option.nbval_kernel_startup_timeout = PATIENCE
+    if WARM.is_file() and hasattr(os, "pidfd_open"):
+        local_provisioner.launch_kernel = launch_kernel
+
+
+class Fork:
+    """A process that another one has forked, with what jupyter_client asks of a subprocess.Popen."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, pid):
+        self.pid, self.handle = pid, os.pidfd_open(pid)
+
+    def wait(self, timeout=None):
+        return 0 if select.select([self.handle], [], [], timeout)[0] else None
+
+    def poll(self):
+        return self.wait(0)
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
+@cache
+def warm():
+    return subprocess.Popen([sys.executable, WARM], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def launch_kernel(command, cwd=None, env=None, **settings):
+    """jupyter_client's, but for kernels of this Python (see _tools/warm.py)."""
+    if command[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
+        return _launch_kernel(command, cwd=cwd, env=env, **settings)
+    server = warm()
+    print(json.dumps({"cwd": str(cwd or Path.cwd()), "env": dict(env or os.environ), "argv": command[2:]}), file=server.stdin, flush=True)
+    return Fork(int(server.stdout.readline()))
 
 
 def peak_memory(pid):
