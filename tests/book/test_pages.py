@@ -55,36 +55,45 @@ CUT = """() => [...document.querySelectorAll("article :is(mjx-container > svg, t
     })"""
 LINES_CUT = """() => [...document.querySelectorAll("article pre")]
     .filter((e) => e.scrollWidth > e.clientWidth + 2 && e.clientWidth).map((e) => e.textContent.trim().slice(0, 80))"""
-STEP = [page for page in toc.pages() if page.startswith("book/step/")]
-SCREEN = {"width": 1280, "height": 800}
+STEP, STACK = ([page for page in toc.pages() if page.startswith(f"book/{part}/")] for part in ("step", "stack"))
+WALK = [page for page in STEP if not page.endswith("00-live")]  # the live step is one screen by itself
+SCREEN = 800  # the height of one, at 1280 wide
+LENGTH = {"step": "document.querySelector('article').getBoundingClientRect().height", "stack": "document.documentElement.scrollHeight"}
+FIRST_FIGURE = """() => Math.min(...[...document.querySelectorAll("article :is(.cell_output img, .cell_output .math, .byhand-experiment, .byhand-sheet)")]
+    .filter((e) => e.checkVisibility()).map((e) => e.getBoundingClientRect().top + scrollY))"""
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # Formulas and code have thousands of nodes, which axe-core takes a minute to walk; one page is looked at whole below.
 WITHOUT_INSIDES = """() => document.querySelectorAll("mjx-container, pre, .sig").forEach((e) => e.replaceChildren("x"))"""
 AXE_ARTICLE = {"include": [["main"]], "exclude": [["mjx-container"], ["pre"], [".sig"]]}
 COLOURS = {"runOnly": ["color-contrast"]}
 
 
-@pytest.fixture
-def tab(chromium, served):
-    """A tab that notes what goes wrong, and lets nothing out of the site."""
+@pytest.fixture(scope="module")
+def window(chromium):
+    """What the pages share: the browser keeps the scripts that all of them load."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
     context.set_default_timeout(PATIENCE)
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def tab(window, served):
+    """A tab that notes what goes wrong, a request to elsewhere above all."""
+    page = window.new_page()
     page.complaints = []
 
-    def route(route):
-        if route.request.url.startswith((served, "data:", "blob:")):
-            route.continue_()
-        else:
-            page.complaints.append(f"asks for {route.request.url}")
-            route.abort()
+    def asked(request):
+        if not request.url.startswith((served, "data:", "blob:")):
+            page.complaints.append(f"asks for {request.url}")
 
-    context.route("**/*", route)
+    page.on("request", asked)
     page.on("console", lambda message: message.type == "error" and page.complaints.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: page.complaints.append(f"script: {error}"))
     page.on("requestfailed", lambda request: page.complaints.append(f"failed: {request.url}"))
     page.on("response", lambda response: response.status >= 400 and page.complaints.append(f"{response.status}: {response.url}"))
     yield page
-    context.close()
+    page.close()
 
 
 def switch(tab, theme):
@@ -96,7 +105,7 @@ def switch(tab, theme):
 def resize(tab, width):
     tab.set_viewport_size({"width": width, "height": SIZES[width]})
     tab.wait_for_function(f"innerWidth === {width}")
-    tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # 'resize' has been heard
+    tab.evaluate(TWO_FRAMES)  # 'resize' has been heard
 
 
 def settled(tab, look, patient=True):
@@ -128,8 +137,32 @@ def violations(tab, context=None, options=None):
     ]
 
 
+@contextlib.contextmanager
+def unfolded(tab):
+    """With every fold open, and its toggling heard."""
+    folds = tab.evaluate_handle("[...document.querySelectorAll('details:not([open])')]")
+    folds.evaluate("(blocks) => blocks.forEach((block) => (block.open = true))")
+    tab.evaluate(TWO_FRAMES)
+    yield
+    folds.evaluate("(blocks) => blocks.forEach((block) => (block.open = false))")
+    tab.evaluate(TWO_FRAMES)
+
+
+def too_long(tab, page):
+    """With every fold closed a page of the step is at most 9 screens long, one of the stack 10 from its top to its foot."""
+    screens = tab.evaluate(LENGTH[page.split("/")[1]]) / SCREEN if page in WALK + STACK else 0
+    return [f"{screens:.1f} screens"] if screens > (9 if page in WALK else 10) else []
+
+
+def late(tab, page):
+    """The first figure of a page of the step begins within the first screen; page 27 is a table."""
+    first = tab.evaluate(FIRST_FIGURE) if page in WALK and not page.endswith("27-invariants") else 0
+    return [f"the first figure begins at {first:.0f}"] if first > SCREEN else []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page(tab, served, page):
+    """In what is folded, too: on a wide screen all is there as a whole; on a phone an edge shows where something goes on."""
     open_page(tab, f"{served}/{page}.html")
     wrong = {
         "raw LaTeX": tab.evaluate(RAW_LATEX),
@@ -137,62 +170,47 @@ def test_page(tab, served, page):
         "not typeset": tab.evaluate(NOT_TYPESET),
         "image not loaded": tab.evaluate(BROKEN_IMAGES),
         "image without alternative text": tab.evaluate(NO_ALT),
+        "too long": too_long(tab, page) + late(tab, page),
     }
+    if page in STEP:
+        with unfolded(tab):
+            wrong["cut, wide"] = tab.evaluate(CUT) + tab.evaluate(LINES_CUT)
     for width in SIZES:
         resize(tab, width)
         for theme in ("light", "dark"):
             switch(tab, theme)
             wrong[f"too wide, {theme} {width}"] = tab.evaluate(STICKING_OUT)
             wrong[f"scrolls, but not by keyboard, {theme} {width}"] = settled(tab, OUT_OF_REACH, patient=not any(wrong.values()))
+    if page in STEP:
+        with unfolded(tab):
+            tab.evaluate("byhandTypeset.measure()")
+            wrong["cut, narrow"] = settled(tab, f"() => ({CUT})().filter((line) => line.startsWith('cut'))", patient=not any(wrong.values()))
     tab.evaluate(WITHOUT_INSIDES)
-    wrong["axe, dark"] = violations(tab, AXE_ARTICLE, COLOURS)
+    if page in PAGES[::4]:  # a sample; the others weekly
+        wrong["axe, dark"] = violations(tab, AXE_ARTICLE, COLOURS)
     switch(tab, "light")
     wrong["axe, light"] = violations(tab, AXE_ARTICLE)
     wrong["noted"] = tab.complaints
     assert not {what: found for what, found in wrong.items() if found}
 
 
-# A sample; all of them weekly.
-@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if number % 4 else []) for number, page in enumerate(STEP)])
-def test_nothing_is_cut(tab, served, page):
-    """On a wide screen all is there as a whole; on a phone an edge shows where something goes on. Also in what is folded."""
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({*PAGES} - {*PAGES[::4]}))
+def test_colours_in_the_dark(tab, served, page):
     open_page(tab, f"{served}/{page}.html")
-    tab.evaluate("document.querySelectorAll('details').forEach((block) => (block.open = true))")
-    resize(tab, 1280)  # the folds' toggling has been heard
-    assert not tab.evaluate(CUT) + tab.evaluate(LINES_CUT)
-    resize(tab, 390)
-    tab.evaluate("byhandTypeset.measure()")
-    assert not settled(tab, f"() => ({CUT})().filter((line) => line.startsWith('cut'))")
+    switch(tab, "dark")
+    tab.evaluate(WITHOUT_INSIDES)
+    assert not violations(tab, AXE_ARTICLE, COLOURS)
 
 
+@pytest.mark.slow
 def test_part_one_is_a_walk(tab, served):
-    """With every fold closed: a page is at most 9 screens long, all of them together 180; its first figure begins within the first screen."""
-    tab.set_viewport_size(SCREEN)
-    screens, late = {}, {}
-    for page in (page for page in STEP if not page.endswith("00-live")):  # the live step is one screen by itself
-        tab.goto(f"{served}/{page}.html", wait_until="load")
-        typeset(tab)
-        screens[page] = tab.evaluate("document.querySelector('article').getBoundingClientRect().height") / SCREEN["height"]
-        first = tab.evaluate(
-            """() => Math.min(...[...document.querySelectorAll("article :is(.cell_output img, .cell_output .math, .byhand-experiment, .byhand-sheet)")]
-                .filter((e) => e.checkVisibility()).map((e) => e.getBoundingClientRect().top + scrollY))"""
-        )
-        if first > SCREEN["height"] and not page.endswith("27-invariants"):  # that page is a table
-            late[page] = round(first)
-    assert not {page: round(n, 1) for page, n in screens.items() if n > 9}
-    assert sum(screens.values()) <= 180
-    assert not late
-
-
-def test_no_page_of_the_stack_grows_beyond_ten_screens(tab, served):
-    """From the top to the foot, with every fold closed."""
-    tab.set_viewport_size(SCREEN)
-    screens = {}
-    for page in (page for page in toc.pages() if page.startswith("book/stack/")):
-        tab.goto(f"{served}/{page}.html", wait_until="load")
-        typeset(tab)
-        screens[page] = tab.evaluate("document.documentElement.scrollHeight") / SCREEN["height"]
-    assert not {page: round(n, 1) for page, n in screens.items() if n > 10}
+    """All its pages together are at most 180 screens long; each is looked at above."""
+    screens = 0
+    for page in WALK:
+        open_page(tab, f"{served}/{page}.html")
+        screens += tab.evaluate(LENGTH["step"]) / SCREEN
+    assert screens <= 180
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
