@@ -23,7 +23,12 @@ def _forward(case, params=None, **changes):
 
 def _loss(case):
     """The loss as a function of the parameters."""
-    return lambda params: step.loss(dataclasses.replace(case, params=params))
+
+    def f(params):
+        logits = _forward(case, params).logits
+        return loss.cross_entropy(logits, case.targets, case.smoothing, lengths=case.target_lengths, reduction=case.reduction)[0]
+
+    return f
 
 
 # ---- gradients ----------------------------------------------------------------------------------
