@@ -1,4 +1,7 @@
-"""What every page must keep to while nbval runs it: at most 1 GiB of memory. Time is no test: `make bench` says what a page costs."""
+"""For nbval: kernels that start at once, and what every page must keep to while it runs: at most 1 GiB of memory.
+
+Time is no test: `make bench` says what a page costs.
+"""
 
 import contextlib
 import json
