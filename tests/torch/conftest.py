@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from mixtures import BIASES
 
 from byhand import Config
 from byhand.parameters import draw, encoder_decoder_shapes
 
 RANDOM_CASES = range(24)
-BIASES = (("feed_forward", "output"), (), ("attention",), ("attention", "feed_forward"), ("attention", "feed_forward", "output"))
 
 
 def disagreement(a, b) -> float:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from mixtures import BIASES
 
 from byhand import Config
 from byhand.numpy import decoder as np_decoder
@@ -13,7 +14,6 @@ from byhand.torch.decoder import Decoder
 from byhand.torch.loss import cross_entropy
 
 SEEDS = range(24)
-BIASES = (("feed_forward", "output"), (), ("attention",), ("attention", "feed_forward"), ("attention", "feed_forward", "output"))
 
 
 def decoder_case(seed):
