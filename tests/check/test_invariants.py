@@ -28,7 +28,9 @@ def test_they_hold(make):
 
 
 def test_every_row_is_there_in_its_order():
-    report = _report(toy.generic())
+    case = toy.generic()
+    named = dataclasses.replace(case.config, norm_kind="".join("layer"))  # a string of its own: what it says counts
+    report = _report(dataclasses.replace(case, config=named))
     assert [row.name for row in report.rows] == [
         "activations have their shapes", "gradients have their parameters' shapes", "attention rows sum to 1", "rows with every key masked are 0",
         "masked weights are exactly 0", "masked score gradients are exactly 0", "score gradients sum to 0 in each row",
@@ -158,10 +160,9 @@ def test_an_activation_that_was_broadcast_or_left_out_is_named():
     def broadcast(activations):
         activations["encoder.0.residual_1"] = activations["encoder.0.residual_1"][:1]
 
-    def missing(activations):
-        del activations["decoder.0.feed_forward.active"]
-
-    for change, stage in ((broadcast, "encoder.0.residual_1"), (missing, "decoder.0.feed_forward.active")):
+    left_out = ("decoder.0.feed_forward.active", "encoder.0.residual_1", "encoder.0.norm_1.out")  # a norm's x and its y among them
+    missing = [(lambda activations, stage=stage: activations.pop(stage), stage) for stage in left_out]
+    for change, stage in ((broadcast, "encoder.0.residual_1"), *missing):
         row = _report(toy.generic(), forward=_forward(change))["activations have their shapes"]
         assert not row.holds and row.where == stage
 
@@ -300,6 +301,23 @@ def test_a_mask_forgotten_in_pytorch_is_named():
 
     report = check.invariants(model.params, case.config, case, forward, model.gradients)
     assert {row.name for row in report.failures} == {"masked weights are exactly 0", "masked score gradients are exactly 0"}
+
+
+def test_a_stage_of_pytorchs_that_the_loss_does_not_reach_has_no_gradient():
+    from byhand.torch import transformer as torch_transformer
+
+    class Recording(torch_transformer.Transformer):
+        def forward(self, *inputs, activations=None):
+            logits = super().forward(*inputs, activations=activations)
+            activations["aside"] = 2 * logits
+            return logits
+
+    case = toy.lively()
+    model = check.TorchModel(Recording(case.config).load_params(case.params))
+    out = model.forward(model.params, case.config, case.source, case.decoder_input)
+    assert (out.activations["aside"] == 2 * out.logits).all()
+    stages = model.gradients(np.ones_like(out.logits), out.cache).stages
+    assert "aside" not in stages and (stages["logits"] == 1).all()
 
 
 def test_what_is_no_module():

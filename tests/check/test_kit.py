@@ -19,6 +19,8 @@ from byhand.__main__ import main
 from byhand.check import kit
 from byhand.check.measure import difference
 from byhand.check.mistakes import MISTAKES
+from byhand.check.plant import Change, Mistake
+from byhand.numpy import attention
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = [mistake for mistake in MISTAKES.values() if mistake.part in kit.LOOKED_AT][::9]
@@ -202,6 +204,10 @@ def test_the_files_keep_to_the_schema(folder, schema, manifest):
     schema.validate(manifest)
     for instance in ("block_pre", "document"):
         schema.validate(json.loads((folder / f"{instance}.json").read_text("utf-8")))
+    about = kit.about("document")
+    numbers = "1.0", {"lr": 1e-3, "beta_1": 0.9, "beta_2": 0.98, "eps": 1e-6}, 1e-9, 1e-3
+    assert (about["version"], about["adam"], about["bound"], about["floor"]) == numbers  # others are another version
+    assert kit.instances()["decoder_brief"].decoder_input.shape == (1, 4)
     broken = kit.broken(MISTAKES["the causal mask forgotten"])
     about = {"version": kit.VERSION, "instance": broken.instance, "right": "../lively.json"}
     kit.save(folder / "one.json", about, broken.arrays)
@@ -245,8 +251,20 @@ def test_every_mistake_of_a_training_step_has_its_file(whole):
     assert not any(entry["shows_in"] in ("no instance", *kit.LOOKED_AT) for entry in manifest["not_in_a_step"])
 
 
-def test_a_mistake_around_the_step_shows_in_none_of_it():
-    assert kit.broken(MISTAKES["temperature multiplied"]) is None
+def test_a_mistake_around_the_step_shows_in_none_of_it(tmp_path):
+    around, within = MISTAKES["temperature multiplied"], MISTAKES["A for Aᵀ in dV"]
+    assert kit.broken(around) is None
+    manifest = kit.write(tmp_path, [around, within], right_as=())
+    assert manifest["not_in_a_step"] == [{"mistake": around.name, "shows_in": around.part}]
+    assert [entry["mistake"] for entry in manifest["broken"]] == [within.name]
+
+
+def test_an_instance_on_which_a_mistake_does_not_run_or_changes_a_shape_is_passed_over():
+    """In document's attention there are as many queries as keys, in lively's there are not."""
+    does_not_run = MISTAKES["A for Aᵀ in dV"]
+    other_shape = Mistake("dSᵀ kept", "", (Change(attention, 'record("scores", dscores)', 'record("scores", dscores.swapaxes(-1, -2))'),))
+    for mistake in (does_not_run, other_shape):
+        assert kit.LOOKED_AT[mistake.part][:2] == ("lively", "document") and kit.broken(mistake).instance == "document"
 
 
 def test_one_command_writes_it(tmp_path, monkeypatch, capsys):
@@ -279,6 +297,11 @@ def test_the_c_runner_says_what_it_cannot_read(runners, folder, tmp_path):
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(ValueError, match="path was .*it must end in one of json, npz, safetensors"):
         kit.save(tmp_path / "kit.txt", {}, {})
+
+
+def test_what_is_not_finite_is_no_json(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        kit.save(tmp_path / "kit.json", {}, {"loss": np.array(np.nan)})
 
 
 def test_what_was_not_computed_is_no_pass(runners, monkeypatch):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from byhand import check, toy
@@ -25,12 +26,15 @@ def test_four_agree_on_a_decoder_stack(case):
 
 def test_a_wrong_gradient_is_seen_by_all_three(monkeypatch):
     right = step.run(toy.lively())
-    wrong = right._replace(gradients=right.gradients._replace(params=right.gradients.params | {"output.b": 2 * right.gradients.params["output.b"]}))
+    right_w = right.gradients.params["output.w"]
+    wrong = right._replace(gradients=right.gradients._replace(params=right.gradients.params | {"output.w": 2 * right_w}))
     run = step.run
     calls = iter([wrong])
     monkeypatch.setattr(witnesses.step, "run", lambda case: next(calls, None) or run(case))
-    row = check.four_witnesses(toy.lively(), ["output.b"])["output.b"]
+    row = check.four_witnesses(toy.lively(), ["output.w"], exact_entries=2)["output.w"]
     assert row.holds is False and all(verdict.startswith("off by") for verdict in row.verdicts)
+    row_of, column = np.unravel_index(np.abs(right_w).argmax(), right_w.shape)
+    assert row.where == f"PyTorch at [{row_of}, {column}]"  # the first that differs; SymPy's place is one among the two
 
 
 def test_how_many_entries_sympy_saw():
