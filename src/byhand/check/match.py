@@ -50,7 +50,7 @@ class Match(NamedTuple):
 _ATTENTION = r"(att|attn|mha|self|cross|qkv)"
 ROLES = {
     "positions": r"((source|target|src|tgt|emb|embed)_)?(wpe|pos(ition)?s?(al)?(_?(emb\w*|enc\w*|table))?|p)(_(w|weight|table))?",
-    "norm": r"(.*_)?(ln|norm|layernorm|rms|rmsnorm|layer_norm)(_?[f\d])?(_\w*)?",
+    "norm": r"(.*_)?(ln|norm|layernorm|rms|rmsnorm|layer_norm|n(?=_?\d))(_?[f\d])?(_\w*)?",
     "qkv": r"(.*_)?([wb]?_?qkv|c_attn|in_proj|qkv_proj)(_\w*)?",
     "w_q": rf"(.*_)?([wb]?_?q|q_?proj|q_?lin|(w_)?query)(_(w|weight|b|bias|kernel))?|{_ATTENTION}_?linears_0.*",
     "w_k": rf"(.*_)?([wb]?_?k|k_?proj|k_?lin|(w_)?key)(_(w|weight|b|bias|kernel))?|{_ATTENTION}_?linears_1.*",
@@ -59,8 +59,8 @@ ROLES = {
     rf"|.*{_ATTENTION}.*_(c_proj|proj|out|output|dense).*|{_ATTENTION}_?linears_3.*",
     "gate": r"(.*_)?(gate\w*)",
     "up": r"(.*_)?(up|up_proj|w_?3)(_\w*)?",
-    "w_1": r"(.*_)?(fc|fc_?1|w_?1|c_fc|linear_?1|lin_?1|fc_in|w_in|w_up|inner|b_?1|hidden|dense_1|ffn_1|ff_1|0)(_(w|weight|b|bias|kernel))?",
-    "w_2": r"(.*_)?(fc_?2|w_?2|c_proj|proj|down|down_proj|linear_?2|lin_?2|fc_out|w_out|w_down|b_?2|dense_2|ffn_2|ff_2|2)(_(w|weight|b|bias|kernel))?",
+    "w_1": r"(.*_)?(fc|fc_?1|w_?1|c_fc|linear_?1|lin_?1|fc_in|[wb]_in|[wb]_up|inner|b_?1|hidden|dense_1|ffn_1|ff_1|0)(_(w|weight|b|bias|kernel))?",
+    "w_2": r"(.*_)?(fc_?2|w_?2|c_proj|proj|down|down_proj|linear_?2|lin_?2|fc_out|[wb]_out|[wb]_down|b_?2|dense_2|ffn_2|ff_2|2)(_(w|weight|b|bias|kernel))?",
     "embedding": r"(.*_)?(wte|tok\w*|emb\w*|embed\w*|e|lut|shared|source|target|src|tgt)(_\w*)?",
     "output": r"(.*_)?(head|lm_head|unembed\w*|out|output|logits?|vocab|generator|w_?out|b_?out|u|final|classifier|proj)(_\w*)?",
 }  # fmt: skip
@@ -80,19 +80,19 @@ class _Named(NamedTuple):
 
 
 def match(params: Arrays, has_source: bool, names: Mapping[str, str] | None = None) -> Match:
-    """Ours from theirs. names: {theirs: ours}, for what the rules below do not know.
+    """Ours from theirs. names: {theirs: ours}, for what the rules below do not know; a * in both stands for the layer's number.
 
     Raises Unreadable where there is no embedding, or a place is claimed twice.
     """
     places: dict[str, Place] = {}
     words, unknown = [], []
-    named = [_named(name, params[name]) for name in params if name not in (names or {})]
-    for theirs, ours in (names or {}).items():
+    explicit = _in_each_layer(names or {}, params)
+    named = [_named(name, params[name]) for name in params if name not in explicit]
+    for theirs in explicit:
         if theirs not in params:
             raise Unreadable(f"names held {theirs!r}, which is none of its parameters: {', '.join(list(params)[:6])}, …")
         if params[theirs].ndim > 2:
             raise Unreadable(f"parameter {theirs} had shape {params[theirs].shape}; a matrix or a vector is needed")
-    explicit = dict(names or {})
     layers = _layers(named, has_source)
     norms: dict[tuple, list[str]] = {}
     for one in named:
@@ -114,6 +114,16 @@ def match(params: Arrays, has_source: bool, names: Mapping[str, str] | None = No
     if packed:
         words.append(f"{packed[0]} holds queries, keys and values side by side, in this order")
     return Match(places, tuple(unknown), tuple(words))
+
+
+def _in_each_layer(names, params):
+    """The names, with one for each layer where a * stands for its number."""
+    found = {}
+    for theirs, ours in names.items():
+        pattern = re.escape(theirs).replace(r"\*", r"(\d+)", 1)
+        numbers = sorted(int(same[1]) for same in (re.fullmatch(pattern, name) for name in params) if same) if "*" in theirs else []
+        found |= {theirs.replace("*", str(number)): ours.replace("*", str(i)) for i, number in enumerate(numbers)} or {theirs: ours}
+    return found
 
 
 def _named(name, array):
