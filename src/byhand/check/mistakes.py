@@ -300,9 +300,10 @@ _ALL = (
         (_DECODER, "dr_2 + dquery", "dr_2 + dkey + dvalue"), (_DECODER, "dmemory = dkey + dvalue", "dmemory = dquery"),
         page="step/10-cross-attention",
     ),
-    _one(
+    _several(
         "the causal mask forgotten", "every position sees the answer",
-        layers.decoder_layer, ", causal=True)", ")", kind="forward", page="step/09-masked-attention",
+        (layers.decoder_layer, ", causal=True)", ")"), (decoder, "rooms, mask, True, turned, past", "rooms, mask, False, turned, past"),
+        page="step/09-masked-attention",
     ),
     _one(
         "the padding mask forgotten in cross-attention", "padding is read as if it were words",
@@ -326,9 +327,10 @@ _ALL = (
         (_LAYER_NORM, "mean_of(dnormalised * normalised)", "mean_of(dnormalised * normalised) / np.sqrt(mean_of(normalised * normalised))"),
         page="step/07-add-and-norm",
     ),
-    _one(
+    _several(
         "rows flattened before a norm's backward", "one mean over all rows, where each row has its own",
-        _LAYER_NORM, "mean_of(dnormalised)", "dnormalised.mean()", "mean_of(dnormalised * normalised)", "(dnormalised * normalised).mean()",
+        (_LAYER_NORM, "mean_of(dnormalised)", "dnormalised.mean()"), (_LAYER_NORM, "mean_of(dnormalised * normalised)", "(dnormalised * normalised).mean()"),
+        (norm.rms_norm_backward, "mean_of(dnormalised * normalised)", "(dnormalised * normalised).mean()"), kind="backward",
     ),
     # ---- attention ----
     _one(
@@ -396,6 +398,7 @@ _ALL = (
     _several(
         "no residual path around attention", "f(x) for x + f(x), forward and backward",
         (layers.post_norm_block, "x + attended", "attended"), (_ENCODER, "dr_1 + dquery", "dquery"),
+        (layers.pre_norm_block, "x + attended", "attended"), (layers.pre_norm_block_backward, "du + dnorm", "dnorm"),
         page="step/07-add-and-norm",
     ),
     # ---- loss ----
