@@ -90,7 +90,7 @@ def _factor(mine, right, bound):
     if not _nonzero(right):
         return ""
     c = (mine * right).sum() / (right * right).sum()
-    if right.size == 1 and not _factor_name(abs(c)):  # any number is some multiple of another
+    if right.size == 1 and not factor_name(abs(c)):  # any number is some multiple of another
         return ""
     return factor_text(c) if c and _same(mine, c * right, bound) else ""
 
@@ -99,11 +99,12 @@ def factor_text(c: float) -> str:
     """A factor, and what it may stand for: 0.70711 times (1/√2) what it should be."""
     if abs(c + 1) < 1e-7:
         return "the sign is wrong everywhere"
-    name = _factor_name(abs(c))
+    name = factor_name(abs(c))
     return f"{c:.5g} times " + (f"({'-' if c < 0 else ''}{name}) " if name and f"{abs(c):.5g}" != name else "") + "what it should be"
 
 
-def _factor_name(c, tolerance=1e-7):
+def factor_name(c: float, tolerance: float = 1e-7) -> str:
+    """2, 1/2, √2 or 1/√2, or another such number; "" where it is none."""
     for n in range(1, MOST_NAMED):
         for value, name in ((n, f"{n}"), (1 / n, f"1/{n}"), (sqrt(n), f"√{n}"), (1 / sqrt(n), f"1/√{n}")):
             if abs(c / value - 1) < tolerance:

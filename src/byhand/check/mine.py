@@ -1,6 +1,7 @@
 """A stranger's training step beside the book's: which line is wrong, or how much of it was compared and agrees."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,14 @@ from byhand.config import Config
 from byhand.numpy import loss as losses
 from byhand.numpy import optimizer
 
-from .diagnosis import diagnose
+from .diagnosis import diagnose, factor_name
 from .doors import checked
 from .match import match
 from .measure import TOO_SMALL, difference
 from .mistakes import MISTAKES
 from .plant import Mistake
 from .reader import InProcess, OwnProcess, Result, Unreadable, in_words
-from .reference import EPSILONS, RIGHT, Arrays, Batch, candidates, described, with_eps
+from .reference import EPSILONS, RIGHT, Arrays, Batch, Reference, candidates, described, going_forward, with_eps
 from .report import Report, Row, counted, place_text, within
 
 STATED = ("n_heads", "norm", "norm_kind", "activation", "positions", "eps", "scaled", "pairing", "reduction", "smoothing")
@@ -145,13 +146,13 @@ def mine(
     method `step`. It runs in this process, on copies; "file.py:name" for a step gives it a process of its own, which is ended where a call takes longer than
     `timeout` seconds: what `python -m byhand check file.py:name` does.
 
-    What is not stated is worked out from shapes and values, and said: which parameter is which (names: theirs to ours, for what has an odd name),
-    n_heads, norm, norm_kind, activation, eps, positions, pairing and scaled as a Config has them, reduction, smoothing; optimizer: {"lr": …,
-    "betas": …, "eps": …}. params: handed in, for a step that takes them; config: handed on, and its fields count as stated. bound: 1e-9 for
-    float64; for float32 what rounding does to the book's own step, forty times.
+    What is not stated is worked out from shapes and values, and said: which parameter is which (names: theirs to ours, for what has an odd name, a *
+    in both standing for the layer's number), n_heads, norm, norm_kind, activation, eps, positions, pairing and scaled as a Config has them, reduction,
+    smoothing; optimizer: {"lr": …, "betas": …, "eps": …}. params: handed in, for a step that takes them; config: handed on, and its fields count as
+    stated. bound: 1e-9 for float64; for float32 what rounding does to the book's own step, forty times.
 
-    The mistakes are those of byhand.check.mistakes: each is planted in the book's step, everywhere and then at one place, and the one that gives the
-    reader's numbers is named; several that do are named together. Nothing that was not compared counts as right.
+    The mistakes are those of byhand.check.mistakes: each is planted in the book's step, everywhere, then at one place or at one of every layer, and the
+    one that gives the reader's numbers is named; several that do are named together. Nothing that was not compared counts as right.
     """
     unknown = stated.keys() - set(STATED)
     if unknown:
@@ -267,20 +268,31 @@ class _Check:
             near = [with_eps(found[i], eps) for _, i in measured[:6] for eps in EPSILONS]
             best = min(near, key=self.far) if self.far(best) > 1e-13 else best
         if self.bound < self.far(best) < np.inf:  # ∞ where it returned nothing to judge by
-            plausible = [found[i] for _, i in measured[:48]]
-            tries = ((reference, mistake) for reference in plausible for mistake in STEP if mistake.kind == "forward")
-            best, *forward = next((pair for pair in tries if self.far(*pair) <= self.bound), (best,))
+            best, *forward = self.wrong_forward([found[i] for _, i in measured[:96]]) or (best,)  # a mistake may bring another one nearer
         return self.loss_convention(best, forward)
+
+    def wrong_forward(self, references) -> tuple[Reference, Mistake] | None:
+        """The reference and the mistake going forward that give its logits."""
+        tries, nearest = ((reference, mistake) for reference in references for mistake in STEP if mistake.kind == "forward"), (np.inf, None)
+        for pair in tries:
+            if (far := self.far(*pair)) <= self.bound:
+                return pair
+            nearest = min(nearest, (far, pair), key=lambda one: one[0])
+        if nearest[1] and "eps" not in self.stated:
+            reference, mistake = nearest[1]
+            return next(((other, mistake) for eps in EPSILONS if self.far(other := with_eps(reference, eps), mistake) <= self.bound), None)
+        return None
 
     def far(self, reference, mistake=RIGHT) -> float:
         """How far logits, or else loss, or else gradients, are from that reference's."""
         try:
+            if "logits" in self.result:
+                right = reference.forward(self.data, mistake).logits
+                logits = self.batch_first(self.result["logits"], right)
+                return difference(logits, right).error if logits is not None else np.inf
             found = reference.run(self.data, mistake)
         except (ValueError, IndexError, KeyError):
             return np.inf
-        if "logits" in self.result:
-            logits = self.batch_first(self.result["logits"], found["logits"])
-            return difference(logits, found["logits"]).error if logits is not None else np.inf
         if "loss" in self.result:
             return abs(float(self.result["loss"].sum()) - float(found["loss"]))
         mine = self.match.take(self.result.get("gradients", {}))
@@ -304,10 +316,13 @@ class _Check:
         ]
         base = forward[0] if forward else RIGHT
 
-        def loss_error(option, mistake=RIGHT):
+        def loss_of(option, mistake=RIGHT):
             with mistake.planted():
                 logits = self.batch_first(self.result["logits"], np.empty((*self.data.targets.shape, option.config.target_vocab)))
-                value, _ = losses.cross_entropy(logits, self.data.targets, option.smoothing, lengths=self.data.target_lengths, reduction=option.reduction)
+                return losses.cross_entropy(logits, self.data.targets, option.smoothing, lengths=self.data.target_lengths, reduction=option.reduction)[0]
+
+        def loss_error(option, mistake=RIGHT):
+            value = loss_of(option, mistake)
             return abs(value - float(self.result["loss"].sum())) / max(abs(value), 1e-3)
 
         def gradient_error(option):
@@ -321,6 +336,8 @@ class _Check:
                 error, option, mistake = min(((loss_error(o, m), o, m) for o in options for m in of_loss), key=lambda one: one[0])
                 if error <= self.bound:
                     return option, [*forward, mistake]
+                mine = self.result["loss"].sum()
+                best = next((option for option in options if factor_name(float(mine / loss_of(option)))), best)  # a plain multiple of it says more
             return best, forward
         if "loss" in self.result:
             return min(options, key=lambda option: abs(float(option.run(self.data, base)["loss"]) - float(self.result["loss"].sum()))), forward
@@ -389,28 +406,43 @@ class _Check:
             right = found.get(name)
             yield name, value.shape == np.shape(right) and difference(value, right, name).holds(self.bounds[name])
 
-    def tried(self, mistakes: list[Mistake], only=None, params=None) -> Arrays | None:
-        """The reference with these mistakes; None where it does not run like that."""
+    def tried(self, mistakes: list[Mistake], only=None, params=None, whole=True) -> Arrays | None:
+        """The reference with these mistakes; None where it does not run like that, and with whole=False where going forward it is not this one."""
         together = Mistake("", "", sum((m.changes for m in mistakes), ()))
-        asked = together.changes, only, id(self.reference), id(self.data), id(params)  # the same is asked several times
+        asked = together.changes, only, whole, id(self.reference), id(self.data), id(params)  # the same is asked several times
         if asked not in self.kept:
             try:
-                found = self.reference.run(self.data, together, only, params)
+                found = self.computed(together, only, params, whole)
             except (ValueError, IndexError, KeyError):
                 found = None
             self.kept[asked] = found, (self.reference, self.data, params)  # what has an id lives as long as it is known by it
         return self.kept[asked][0]
 
+    def computed(self, mistake, only, params, whole):
+        ahead = tuple(change for change in mistake.changes if _goes_forward(change))
+        if only is not None and ahead:
+            return self.reference.run(self.data, mistake, only)
+        asked = ahead, id(self.reference), id(self.data), id(params)  # one forward pass serves all that differ behind it
+        if asked not in self.kept:
+            self.kept[asked] = self.reference.forward(self.data, Mistake("", "", ahead), params), (self.reference, self.data, params)
+        output = self.kept[asked][0]
+        if not whole and ahead:
+            found = going_forward(output)
+            if any(holds is False for name, holds in self.agreements(found) if name in found):
+                return None
+        return self.reference.backward(self.data, output, mistake, only)
+
     def explanations(self, forward) -> Iterator[tuple[list[Mistake], str]]:
-        """Mistakes that give every one of its arrays, and where alone they are made: everywhere, then at one place, then two together."""
+        """Mistakes that give every one of its arrays, and where alone they are made: everywhere, then at one place or one of every layer, then two together."""
         base = self.tried(forward)
-        whole = [[*forward, m] for m in STEP if m not in forward and self.explains(found := self.tried([*forward, m])) and found is not None]
+        whole = [[*forward, m] for m in STEP if m not in forward and self.explains(self.tried([*forward, m], whole=False))]
         if whole:
             yield from ((mistakes, "") for mistakes in whole)
             return
         found_one = False
         for mistake in STEP:
-            if len({change.function for change in mistake.changes}) == 1 and not forward:
+            alone = len({change.function for change in mistake.changes}) == 1 or not any(map(_goes_forward, mistake.changes))
+            if alone and not forward:
                 for site in self.sites(mistake, base):
                     yield [mistake], site
                     found_one = True
@@ -420,17 +452,26 @@ class _Check:
         for first in likely:
             if self.reach(self.tried([*forward, first])) > self.reach(base):
                 for second in STEP:
-                    if second is not first and second not in forward and self.explains(self.tried([*forward, first, second])):
+                    if second is not first and second not in forward and self.explains(self.tried([*forward, first, second], whole=False)):
                         yield [*forward, first, second], ""
 
     def sites(self, mistake, base):
-        with mistake.planted(only=-1) as calls:
+        """Where alone the mistake gives all that was returned: at one call, or at the same one of every layer, for which a * stands."""
+        with mistake.planted(only=()) as calls:
             self.reference.run(self.data)
             count = next(calls)
+        in_layers = {}
         for number in range(count if count > 1 else 0):
-            found = self.tried([mistake], only=number)
-            if found is not None and self.explains(found):
-                yield next((words(name) for name in base if name in self.seen and not _same(found[name], base[name])), f"call {number}")
+            found = self.tried([mistake], only=(number,))
+            if found is None:
+                continue
+            first = next((name for name in base if name in self.seen and not _same(found[name], base[name])), "")
+            if self.explains(found):
+                yield words(first) if first else f"call {number}"
+            in_layers.setdefault(re.sub(r"\.\d+\.", ".*.", first), []).append(number)
+        for first, numbers in in_layers.items():
+            if first and 1 < len(numbers) < count and self.explains(self.tried([mistake], only=tuple(numbers))):
+                yield words(first)
 
     def explains(self, found) -> bool:
         return found is not None and all(holds is not False for _, holds in self.agreements(found))
@@ -460,70 +501,61 @@ class _Check:
             if found is None:
                 break
             gradients.append({name: found[f"d:{name}"] for name in names})
-        moves = [{n: step[n] - before[n] for n in names} for before, step in zip([start, *after], after)][: len(gradients)]
-        setting, tried = None, [RIGHT, *UPDATE]
-        for mistake in tried:
-            setting = self.fitting(mistake, names, start, after, gradients, moves)
-            if setting:
-                break
-        causes = [m.name for m in tried if m is not RIGHT and setting and mistake is not RIGHT and self.fitting(m, names, start, after, gradients, moves)]
-        right = setting if setting and mistake is RIGHT else None
-        rows = [Row(f"parameters after {counted(i + 1, 'update')}", bool(right) or None, verdict="agrees" if right else "left open") for i in range(len(moves))]
+        row = _Row(names, grads)
+        params, gradients = [row.joined(step) for step in (start, *after)], [row.joined(found) for found in gradients]
+        right = self.fitting(RIGHT, row, params, gradients)
+        causes = [] if right else [mistake.name for mistake in UPDATE if self.fitting(mistake, row, params, gradients)]
+        verdict = "agrees" if right else "left open"
+        rows = [Row(f"parameters after {counted(i + 1, 'update')}", bool(right) or None, verdict=verdict) for i in range(len(gradients))]
         if right:
             self.notes.append(right)
             return rows, None
-        number = 0 if not self.first_fits(names, start, after, gradients, moves) else 1
+        number = 1 if self.fitting(RIGHT, row, params[:2], gradients[:1]) else 0
         rows[number:] = [Row(row.name, False, verdict="differs") for row in rows[number:]]
         how = "" if causes else "it is no step of Adam or of plain descent from these gradients, whatever the learning rate"
         behind = "Its gradients were used as they are: the update is wrong by itself."
         return rows, Finding(f"the parameters after {counted(number + 1, 'update')}", cause=tuple(causes), how=how, behind=behind)
 
-    def first_fits(self, names, start, after, gradients, moves):
-        return self.fitting(RIGHT, names, start, after[:1], gradients[:1], moves[:1])
-
-    def fitting(self, mistake, names, start, after, gradients, moves) -> str:
+    def fitting(self, mistake, row, params, gradients) -> str:
         """The optimiser's settings under which these moves come out, in words, the nearest; "" where there are none."""
         betas = [self.settings["betas"]] if "betas" in self.settings else BETAS
         epsilons = [self.settings["eps"]] if "eps" in self.settings else ADAM_EPSILONS
         rules = [(pair, eps) for pair in betas for eps in epsilons] + [None] * (mistake is RIGHT)
-        far, lr, rule = min((self.misfit(mistake, rule, names, [start, *after], gradients, moves) + (rule,) for rule in rules), key=lambda one: one[0])
+        far, lr, rule = min((self.misfit(mistake, rule, row, params, gradients) + (rule,) for rule in rules), key=lambda one: one[0])
         if far > 1:
             return ""
         return f"plain descent, lr {lr:.4g}" if rule is None else f"Adam, lr {lr:.4g}, β {rule[0][0]:g} and {rule[0][1]:g}, ε {rule[1]:g}"
 
-    def misfit(self, mistake, rule, names, params, gradients, moves) -> tuple[float, float]:
+    def misfit(self, mistake, rule, row, params, gradients) -> tuple[float, float]:
         """How far the moves are from that rule's, in units of what rounding allows, and the learning rate that fits the first of them."""
         double = self.result.dtypes <= {"float64"}
         rounding, slack = (np.finfo(np.float64).eps, 1e-7) if double else (np.finfo(np.float32).eps, 5e-3)
+        # a small gradient's share of rounding decides its whole step, so only the larger ones are looked at
+        least = (1e3 * rounding if double else 8 * row.spread([self.bounds[f"d:{name}"] for name in row.names])) * row.largest(gradients[0])
         state, lr, far = None, self.settings.get("lr"), 0.0
-        for before, grads, move in zip(params, gradients, moves):
-            unit, state = self.unit_step(mistake, rule, names, before, grads, state)
+        for before, grads, after in zip(params, gradients, params[1:]):
+            move = after - before
+            unit, state = self.unit_step(mistake, rule, before, grads, state)
             if unit is None:
                 return np.inf, 0.0
-            lr = _rate(unit, move, names) if lr is None else lr
+            lr = _rate(unit, move, row) if lr is None else lr
             if lr <= 0:
                 return np.inf, lr
-            for name in names:
-                # a small gradient's share of rounding decides its whole step, so only the larger ones are looked at
-                least = 1e3 * rounding if double else 8 * self.bounds[f"d:{name}"]
-                steady = np.abs(grads[name]) > least * max(np.abs(gradients[0][name]).max(), 1e-30)
-                wanted = lr * unit[name]
-                allowed = slack * max(np.abs(wanted).max(), 1e-30) + 8 * rounding * np.abs(before[name]).max()
-                far = max(far, (np.abs(move[name] - wanted)[steady] / allowed).max(initial=0.0))
+            wanted = lr * unit
+            allowed = slack * row.largest(wanted) + 8 * rounding * row.largest(before)
+            far = max(far, (np.abs(move - wanted) / allowed)[np.abs(grads) > least].max(initial=0.0))
         return far, lr
 
-    def unit_step(self, mistake, rule, names, before, grads, state):
+    def unit_step(self, mistake, rule, before, grads, state):
         """The move with a learning rate of 1."""
-        grads = {name: grads[name] for name in names}
         if rule is None:
-            return {name: -grads[name] for name in names}, None
-        zeros = {name: np.zeros_like(before[name]) for name in names}
+            return -grads, None
         try:
             with mistake.planted():
-                moved, state = optimizer.adam(zeros, grads, state, lr=1.0, betas=rule[0], eps=rule[1])
+                moved, state = optimizer.adam({"": np.zeros_like(before)}, {"": grads}, state, lr=1.0, betas=rule[0], eps=rule[1])
         except ValueError:
             return None, None
-        return moved, state
+        return moved[""], state
 
     # ---- the verdict ----------------------------------------------------------------------------
 
@@ -684,6 +716,12 @@ class _Check:
         return [*self.match.words, *described(self.reference, self.has_source), bound, *self.notes]
 
 
+def _goes_forward(change):
+    """Whether a forward pass is another one with it."""
+    function = change.function
+    return not function.__name__.endswith("_backward") and function.__module__ != losses.__name__
+
+
 def _even(batch):
     """The source cut to the target's length."""
     time = batch.targets.shape[1]
@@ -700,10 +738,28 @@ def _same(a, b):
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-def _rate(unit, move, names):
+class _Row:
+    """All parameters one behind the other: an update goes entry by entry, and sixty small arrays cost more than a long one."""
+
+    def __init__(self, names, like):
+        self.names, self.sizes = names, [like[name].size for name in names]
+
+    def joined(self, arrays):
+        return np.concatenate([arrays[name].ravel() for name in self.names])
+
+    def spread(self, values):
+        """A number for each parameter, at each of its entries."""
+        return np.repeat(values, self.sizes)
+
+    def largest(self, row):
+        """max|entry| of its parameter, at each entry."""
+        return self.spread(np.maximum(np.maximum.reduceat(np.abs(row), np.cumsum([0, *self.sizes[:-1]])), 1e-30))
+
+
+def _rate(unit, move, row):
     """The learning rate: the ratio at the entries that move most, rounded where that changes nothing."""
-    ratios = np.concatenate([(move[n] / np.where(unit[n] == 0, np.inf, unit[n]))[np.abs(unit[n]) > 0.5 * max(np.abs(unit[n]).max(), 1e-30)] for n in names])
-    rate = float(np.median(ratios)) if len(ratios) else 0.0
+    most = np.abs(unit) > 0.5 * row.largest(unit)
+    rate = float(np.median(move[most] / unit[most])) if most.any() else 0.0
     rounded = float(f"{rate:.3g}")
     return rounded if abs(rounded - rate) < 1e-5 * abs(rate) else rate
 

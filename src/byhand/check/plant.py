@@ -4,7 +4,7 @@ import inspect
 import itertools
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -47,20 +47,20 @@ class Mistake:
     page: str = ""
 
     @contextmanager
-    def planted(self, only: int | None = None) -> Iterator[itertools.count]:
-        """While the block runs, every module of byhand.numpy uses the changed functions; with `only`, at their call of that number alone
+    def planted(self, only: Collection[int] | None = None) -> Iterator[itertools.count]:
+        """While the block runs, every module of byhand.numpy uses the changed functions; with `only`, at their calls of these numbers alone
 
         Yields a counter of the calls where `only` is given. Raises ValueError where a line to be changed is not in the source, or more than once.
         """
         wrong, calls = _wrong(self.changes), itertools.count()
         if only is not None:
-            wrong = {function: _at_one_call(function, mistaken, only, calls) for function, mistaken in wrong.items()}
+            wrong = {function: _at_some_calls(function, mistaken, only, calls) for function, mistaken in wrong.items()}
             for function, chosen in wrong.items():
                 if hasattr(function, "rule"):  # a room may ask for the rule behind the door
                     chosen.rule = wrong[function.rule]
         undo = []
         try:
-            places = _places(tuple(name for name in sys.modules if name.startswith("byhand.numpy")))
+            places = _places(len(sys.modules))
             for names, name in (place for function in wrong for place in places.get(function, ())):
                 if _has(value := names[name], wrong):
                     undo.append((names, name, value))
@@ -109,10 +109,10 @@ def _wrong(changes):
 
 
 @cache
-def _places(modules):
-    """Where each function has a name: in a module, or in one of its tables, such as ACTIVATIONS."""
+def _places(loaded):
+    """Where each function has a name: in a module, or in one of its tables, such as ACTIVATIONS; once for each number of modules loaded."""
     places = {}
-    for module in map(sys.modules.get, modules):
+    for module in [module for name, module in sys.modules.items() if name.startswith("byhand.numpy")]:
         tables = [value for name, value in vars(module).items() if isinstance(value, dict) and not name.startswith("__")]
         for names in (vars(module), *tables):
             for name, value in names.items():
@@ -127,10 +127,10 @@ def _functions_in(value):
     return {value} if inspect.isfunction(value) else set()
 
 
-def _at_one_call(right, mistaken, number, calls):
+def _at_some_calls(right, mistaken, numbers, calls):
     @wraps(right)
     def chosen(*args, **kwargs):
-        return (mistaken if next(calls) == number else right)(*args, **kwargs)
+        return (mistaken if next(calls) in numbers else right)(*args, **kwargs)
 
     return chosen
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byhand import toy
 from byhand.config import BIASES, Config
-from byhand.numpy import step
+from byhand.numpy import decoder, loss, transformer
+from byhand.numpy.passes import Output
 from byhand.parameters import decoder_shapes, encoder_decoder_shapes, shapes_of
+from byhand.record import Record
 
 from .measure import Difference, difference
 from .plant import Mistake
@@ -31,25 +32,45 @@ class Reference(NamedTuple):
     reduction: str = "mean"
     smoothing: float = 0.0
 
-    def run(self, batch: "Batch", mistake: Mistake = RIGHT, only: int | None = None, params: Arrays | None = None, dtype=np.float64) -> Arrays:
-        """logits, loss, every activation as "a:…", every parameter's gradient as "d:…", of the gradient's stages none but what these need
+    def run(self, batch: "Batch", mistake: Mistake = RIGHT, only: tuple[int, ...] | None = None, dtype=np.float64) -> Arrays:
+        """logits, loss, every activation as "a:…", every parameter's gradient as "d:…"
 
         Raises ValueError where the wrong code does not run.
         """
-        mine = {name: array.astype(dtype) for name, array in {**self.params, **(params or {})}.items()}
-        case = toy.Case(
-            self.config, mine, batch.source, batch.decoder_input, batch.targets, batch.source_lengths, batch.target_lengths,
-            self.reduction, self.smoothing, {},
-        )  # fmt: skip
+        params = {name: array.astype(dtype, copy=False) for name, array in self.params.items()}
         with mistake.planted(only), np.errstate(all="ignore"):
-            found = step.run(case)
-        arrays = {f"a:{name}": value for name, value in found.output.activations.items() if name != "logits"}
-        arrays |= {"logits": found.output.logits, "loss": np.array(found.loss)}
-        return arrays | {f"d:{name}": found.gradients.params[name] for name in self.order() if name in found.gradients.params}
+            return self._backward(batch, self._forward(batch, params))
+
+    def forward(self, batch: "Batch", mistake: Mistake = RIGHT, params: Arrays | None = None) -> Output:
+        """The forward pass alone, with these weights in place of its own."""
+        with mistake.planted(), np.errstate(all="ignore"):
+            return self._forward(batch, {**self.params, **(params or {})})
+
+    def backward(self, batch: "Batch", output: Output, mistake: Mistake = RIGHT, only: tuple[int, ...] | None = None) -> Arrays:
+        """What `run` gives, from a forward pass that was made."""
+        with mistake.planted(only), np.errstate(all="ignore"):
+            return self._backward(batch, output)
+
+    def _forward(self, batch, params):
+        if batch.source is None:
+            return decoder.forward(params, self.config, batch.decoder_input, lengths=batch.target_lengths, record=Record())
+        inputs = batch.source, batch.decoder_input, batch.source_lengths, batch.target_lengths
+        return transformer.forward(params, self.config, *inputs, record=Record())
+
+    def _backward(self, batch, output):
+        model = decoder if batch.source is None else transformer
+        value, dlogits = loss.cross_entropy(output.logits, batch.targets, self.smoothing, lengths=batch.target_lengths, reduction=self.reduction)
+        grads = model.backward(dlogits, output.cache)
+        return going_forward(output) | {"loss": np.array(value)} | {f"d:{name}": grads[name] for name in self.order() if name in grads}
 
     def order(self) -> list[str]:
         """The parameters in the order in which a backward pass reaches them."""
         return [name for name in reversed(self.params) if name not in self.absent]
+
+
+def going_forward(output: Output) -> Arrays:
+    """Activations and logits."""
+    return {f"a:{name}": value for name, value in output.activations.items() if name != "logits"} | {"logits": output.logits}
 
 
 class Batch(NamedTuple):
@@ -132,7 +153,7 @@ def _reference(how, ours, has_source):
     absent = frozenset(name for name in shapes if name not in ours)
     if ours.keys() - shapes.keys() or any(not name.rpartition(".")[2].startswith("b") for name in absent):  # β and the biases
         return None
-    params = {name: ours.get(name, np.zeros(shape)) for name, shape in shapes.items()}
+    params = {name: np.asarray(ours.get(name, np.zeros(shape)), np.float64) for name, shape in shapes.items()}
     return Reference(config, params, absent) if shapes_of(params) == shapes else None
 
 
