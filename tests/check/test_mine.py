@@ -222,7 +222,7 @@ def plain_descent(case):
 
 
 def turned(case):
-    """Matrices as (out, in), logits time first, names as in PyTorch, in lists."""
+    """Matrices as (out, in), logits time first, names as in PyTorch, in lists, norms counted from 0."""
     whole = kill.planted_step(case, NOTHING)
 
     def theirs(arrays):
@@ -231,7 +231,7 @@ def turned(case):
             own = {n.removeprefix(f"block.{i}."): a for n, a in arrays.items() if n.startswith(f"block.{i}.")}
             attn = {f"{x}_proj": {"weight": own[f"attention.w_{x[0]}"].T} for x in "qkvo"}
             mlp = {f"fc{k}": {"weight": own[f"feed_forward.w_{k}"].T, "bias": own[f"feed_forward.b_{k}"]} for k in (1, 2)}
-            norms = {f"ln{k}": {"weight": own[f"norm_{k}.gamma"], "bias": own[f"norm_{k}.beta"]} for k in (1, 2)}
+            norms = {f"ln{k - 1}": {"weight": own[f"norm_{k}.gamma"], "bias": own[f"norm_{k}.beta"]} for k in (1, 2)}
             blocks.append(dict(self_attn=attn, mlp=mlp, **norms))
         ends = {"head": {"weight": arrays["output.w"].T, "bias": arrays["output.b"]}, "ln_f": {"weight": arrays["norm.gamma"], "bias": arrays["norm.beta"]}}
         return {"tok_emb": arrays["embedding"], "layers": blocks, **ends}
@@ -249,6 +249,9 @@ class Model:
 
     def __init__(self, case):
         self.params, self.whole = copy.deepcopy(case.params), kill.planted_step(case, NOTHING)
+
+    def __call__(self, tokens):
+        raise NotImplementedError("a model can be called too; what is asked is its step")
 
     def step(self, tokens, targets):
         before, found = copy.deepcopy(self.params), self.whole(tokens, targets)

@@ -35,6 +35,10 @@ def test_a_padded_target_need_not_be_a_token(draw_tensor):
     assert torch.isfinite(cross_entropy(draw_tensor(1, 2, 3), np.array([[1, 99]]), lengths=[1]))
 
 
+def test_without_a_look_a_mean_of_nothing_is_nan(draw_tensor):
+    assert cross_entropy(draw_tensor(1, 2, 3), [[0, 0]], ignore_index=0, look=False).isnan()
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
