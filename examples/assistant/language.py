@@ -60,9 +60,9 @@ def words(text: str) -> tuple[str, ...]:
     """Stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
     single, pattern, phrases, gaps, members = synonyms()
     text = text.lower().replace("’", "'")
+    text = " ".join(pattern.sub(lambda found: f" {phrases[found[1]].replace('+', ' ')} ", text).split())
     for gap, first in gaps:
         text = gap.sub(rf"{first} \1", text)
-    text = pattern.sub(lambda found: f" {phrases[found[1]].replace('+', ' ')} ", text)
     found = []
     for token in TOKEN.findall(text):
         if "_" in token:

@@ -15,7 +15,7 @@ KINDS = {
                r"\b(?:how (?:long|soon|quickly|fast|often)|(?:how many|how much) (?:days?|weeks?|months?|years?|hours?|minutes?)|hours?|weeks?|time|"
                r"period|until when|deadline|(?:which|what) (?:week)?days)\b",
                r"\b(?:minute|hour|day|week|month|year)s?\b|\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\bnoon\b|\btwice\b|\bcm\b"),
-    "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for)\b", r"\beuros?\b|\bfree\b"),
+    "an amount": (r"\b(?:how much (?:is|are|will|for|euros?)|amount|sum|price|costs?|charge for|expensive|pay for|set me back|(?:my )?pocket|how much money)\b", r"\beuros?\b|\bfree\b"),
     "a place": (r"\bwhere\b|\bin (?:which|what) (?:town|city|place|country|street)\b", r"\b(?:in|from) [A-Z]\w+"),
 }  # fmt: skip
 KIND_WEIGHT = 3.0  # what is asked for as a time or a price is as good as a word
@@ -43,10 +43,13 @@ NEGATION = r"(?:\b(?:not|cannot|never|no|nowhere|without|neither|excluded|unable
 ASKS_FOR_WHAT_IS_NOT = re.compile(
     rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:(?:to|in|with|for|of|on|at|by|from) )?"
     rf"(?:which|wich|what|where|who|how (?:can|may) (?:i|we|one)(?= not))\b"
-    rf"(?! (?:if|happens|to do|should|must|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
+    rf"(?! (?:if|happens|to do|(?:should|must)(?! (?:i|we|you|one) (?:not|never)\b)|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
 WHAT_I_DID_NOT = re.compile(r"\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b", re.IGNORECASE)
 SOLD_OUT = re.compile(r"\b(?:sold out|out of stock|unavailable)\b", re.IGNORECASE)
 IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b|\byou (?:do(?:n't| not) |not )?have\b", re.IGNORECASE)
+CIRCUMSTANCE = re.compile(r"because\b|(?:if|so that|when(?= (?:he|she|they))) (?:i|it|we|you|they|he|she)\b", re.IGNORECASE)
+BEFORE_A_CIRCUMSTANCE = re.compile(rf",?\s+(?={CIRCUMSTANCE.pattern})", re.IGNORECASE)
+NUMBER_OF_PRODUCTS = re.compile(r"\bof (?:the|your) (two|three|four|five)\b", re.IGNORECASE)
 WHICH = re.compile(r"\b(?:which|what)\b", re.IGNORECASE)
 WHETHER_IT_HAS = re.compile(r"\b(?:does|do|has|have|is|are)\b.*\b(?:have|has|had|contain|include|come with|there)\b", re.IGNORECASE)
 SIZE = re.compile(r"\b(small|little|smaller|smallest)\b|\b(?:big|bigger|biggest|large|larger|largest)\b", re.IGNORECASE)
@@ -120,8 +123,9 @@ class Scorer:
         """The last thing that a text asks for; what stands before it, or in brackets behind it, is context."""
         about = re.search(r"\(about the ([^()]*)\)$", question)
         plain = question[: about.start()].strip() if about else question
-        clauses = [c.strip() for c in BETWEEN_PARTS.split(plain) if c and c.strip()] or [plain]
-        at = max((i for i, c in enumerate(clauses) if c.endswith("?") or ASKS.search(c)), default=len(clauses) - 1)
+        clauses = [c.strip() for part in BETWEEN_PARTS.split(plain) if part for c in BEFORE_A_CIRCUMSTANCE.split(part) if c.strip()] or [plain]
+        asks = [bool(c.endswith("?") or ASKS.search(c)) and not CIRCUMSTANCE.match(c) for c in clauses]
+        at = max((i for i, yes in enumerate(asks) if yes), default=len(clauses) - 1)
         text = clauses[at]
         found, others = frozenset(words(text)), [w for i, c in enumerate(clauses) if i != at for w in words(c)]
         beside = frozenset(w for w in others if not w.isdigit() or w in self.vocabulary)
@@ -135,12 +139,15 @@ class Scorer:
         asked = {w for w in found - named if not (w.isdigit() and w not in self.vocabulary)}
         if "ship_to" in found:  # a place that no document names is still a place to ship to
             asked &= self.vocabulary
-        if len(products) == 1 and SIZE.search(text):
+        if len(products) == 1 and SIZE.search(text) and [title[-1] for title in self.titles.values()].count(self.titles[min(products)][-1]) > 1:
             asked -= {"size"}  # 'the small tent' says which
         kinds = {kind for kind, (pattern, _) in KINDS.items() if re.search(pattern, text.lower())}
         if "a time" in kinds:
             asked -= TIMES
-        return Asked(question, text, frozenset(asked), beside - found - named, frozenset(kinds), products, frozenset(named), negated)
+        context = beside & self.vocabulary - found - {w for t in products for w in self.titles[t]}
+        if not asked and not kinds and not negated:  # 'It falls off the table every day. Can the Glow take that?'
+            asked, context = context, frozenset()
+        return Asked(question, text, frozenset(asked), context, frozenset(kinds), products, frozenset(named), negated)
 
     def weight(self, word: str) -> float:
         return KIND_WEIGHT if word in KINDS else min(MOST_WEIGHT, 2.0 + 0.5 * self.index.weight(word))
@@ -161,7 +168,7 @@ class Scorer:
         met = (wanted - KINDS.keys()) & (held | title)
         if not asked.products and met <= OF_EVERY_PRODUCT and (passage.kind == "catalogue" or asked.words <= OF_EVERY_PRODUCT and not asked.context):
             return 0.0  # 'How much is it?', and nothing was spoken of
-        if all(w.isdigit() for w in met) and not (asked.products and wanted & held):
+        if all(w.isdigit() or w in NUMBERS for w in met) and not (passage.topic in asked.products and wanted & held):
             return 0.0
         inside = sum(self.weight(w) for w in sorted(wanted & held))
         if passage.kind != "policy":
@@ -178,7 +185,8 @@ class Scorer:
         pairs = [(p, s) for p, s in sentences
                  if (p.topic in asked.products or not asked.products if p.kind != "policy" else not others & set(words(s)) or kinds & set(words(s)))]
         sold_out, in_stock = SOLD_OUT.search(asked.text), IN_STOCK.search(asked.text)
-        if (sold_out or in_stock) and WHICH.search(asked.text) and not asked.words - {"stock", "product", "item", "articl"}:
+        which = WHICH.search(asked.text) and not asked.words - {"stock", "product", "item", "articl"} - NUMBERS
+        if which and (sold_out or in_stock or asked.negated and len(asked.products) > 1):
             return [(1.0, p, s) for p, s in self._by_stock(pairs, sold_out=bool(sold_out) != asked.negated)]
         if asked.negated:
             pairs = self._negative(asked, pairs)
@@ -220,14 +228,16 @@ class Scorer:
         if len(asked.products) < 2:
             return denying
         theirs = [(p, s) for p, s in self.index.sentences if p.topic in asked.products and p.kind == "catalogue"]
-        told = asked.words & {w for _, s in theirs for w in words(s)} - NUMBERS  # what their texts speak of at all
+        told = asked.words & {w for _, s in theirs for w in words(s)} - set(NUMBER_OF_PRODUCTS.findall(asked.text))  # what their texts speak of at all
         affirmed = {p.topic for p, s in theirs if told and told <= set(words(s)) and not re.search(NEGATION, s)}
-        silent = [(p, s) for p, s in pairs if p.topic in asked.products - affirmed and asked.words & set(words(s)) and (p, s) not in denying]
+        silent = [(p, s) for p, s in pairs if p.topic in asked.products - affirmed and (asked.words | asked.context) & set(words(s)) and (p, s) not in denying]
         return denying + silent
 
     @staticmethod
     def _denies(asked: Asked, sentence: str) -> bool:
         """Does what is asked stand behind the sentence's 'not'? ('… washed without softener' says nothing against washing.)"""
+        if re.search(r"\bonly (?:when|if|for|to)\b", sentence):  # not otherwise
+            return not asked.words or bool(asked.words & set(words(sentence)))
         found = re.search(NEGATION, sentence)
         denied = set(words(sentence[found.end() :])) if found else set()
         return bool(found) and (not denied or not asked.words or bool(denied & (asked.words | asked.named)))

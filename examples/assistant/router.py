@@ -34,7 +34,8 @@ WANTS_AN_ACTION = (
     r"(?:^|[.,;:!?]\s*|\b(?:please|pls|plz|can you|could you|you to|like to|want to|need to|must|and|to) )(?:cancel|change|refund|replace|update|"
     r"redirect|delete|stop|exchange) "
     rf"(?:it\b|them\b|tt\b|order\b|(?:\w+ ){{0,1}}address\b|\d{{5}}|(?:my|our|the|this) (?:\w+ ){{0,2}}(?:{THING}|address|account|name|data)\b)|"
-    r"\b(?:send|ship|deliver|redirect)\b.{0,40}\b(?:to (?:another|a different|a new|my new|my other)) address|\bdeliver (?:it|them) (?:to|at)\b")
+    r"\b(?:send|ship|deliver|redirect)\b.{0,40}\b(?:to (?:another|a different|a new|my new|my other)) address|\bdeliver (?:it|them) (?:to|at)\b|"
+    rf"\b(?:add|put|remove|take)\b.{{0,40}}\b(?:to|on|in|from|off|out of) (?:tt\b|(?:my|our|the|this) (?:\w+ )?{PARCEL}\b|order\b)")
 SOMEBODY_ELSE = (r"\bcus-?\d+|\S@\S|\b(?:did|has|have|had) (?!you|your|my|the|our|it|this|that|she|he\b)[a-z]+ [a-z]+ (?:buy|bought|order|ordered|"
                  r"receive|received|purchased?)\b|"
                  r"\borders (?:has|have|of|from|by) (?!my|the|me|our|all|january|feb|march|april|may|june|july|aug|sept|oct|nov|dec|last|this|20)[a-z]+ [a-z]+|"
@@ -54,7 +55,7 @@ ABOUT_AN_ORDER = (rf"\b(?:my|our) (?:\w+ )?{PARCEL}\b|\b(?:did|have|had|what|tha
                   rf"\bdeliver(?:ed)? (?:\w+ )?to me\b|\b(?:has|did) \S+@\S+ (?:order|buy)")
 AN_ORDER_OF_A_DAY = r"\border\b"
 IN_GENERAL = (r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|"
-              r"should) i\b|\bi can\b|^\W*who\b|\bother people\b|\b(?:anybody|anyone|somebody|someone) (?:else )?(?:see|read)\b|\bwho pays?\b")
+              r"should) i\b|\bi can\b|^\W*who\b|\b(?:can|could|may|might) (?:he|she|they|somebody|someone|the \w+|a \w+)\b|\bother people\b|\b(?:anybody|anyone|somebody|someone) (?:else )?(?:see|read)\b|\bwho pays?\b")
 SHOWS_MINE = r"\b(?:tracking|my orders|all (?:of )?my|order history|status)\b"
 MADE = r"(?:\w+ )?(?:made|manufactured|produced|sewn|grown|from)\b"
 OF_DELIVERY = (r"\b(?:express|standard|delivery (?:take|cost|time)|shipping (?:take|cost|time)|deliver to|ship to)\b|"
@@ -76,12 +77,14 @@ ASKS = re.compile(
     r"has|have|had|should|shall|am|any|by when|until when|"
     r"till when|from (?:what|which)|for how|in (?:what|which)|at (?:what|which)|into what|on (?:what|which)|show|list|give|tell|status|u|don't|isn't|"
     r"doesn't|aren't)\b", re.IGNORECASE)
+WHEN_IT_IS = re.compile(r"^\W*(?:when|where|what)(?:ever)?(?:'s)? (?:i|it|we|you|they|he|she|somebody|someone|my|our|the)\b[^?]*$", re.IGNORECASE)
 ASKS_WITHIN = re.compile(r"\bhow (?:long|much|many|often|far)\b|\b(?:what|where|which|when)\W*$", re.IGNORECASE)
 STATUS_OF_IT = rf"{STATUS}|\b(?:it|they|them)\b.*\b(?:left|way|arrive|come|here|due)\b|\bwhat(?:'s| is| was) (?:in|inside)\b|\bcontents?\b|\binside\b"
 BETWEEN_PARTS = re.compile(
     r"(?<=[?!;])\s+|(?<=[^\s\d]\.)\s+|(?<=\d\.)\s+(?=[A-Z])|\s+[-–—]\s+|"
-    r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do|does|did|is|are|can|could|may|must|will|would|has|have|should)\b)|"
-    r",\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do you|does|did|is|are|can|could|may i|must|will|has|have you)\b)", re.IGNORECASE)  # fmt: skip
+    r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do|does|did|is|are|can|could|may|must|will|would|has|have|should)\b"
+    r"(?! (?:not|never|already|just|been|now|still|got|had)\b))|,?\s+(?=because\b)|"
+    r",\s+(?:(?:also|so|then)\s+)?(?=(?:what|how|when|where|which|who|why|do you|does|did|is|are|can|could|may i|must|will|has|have you)\b)", re.IGNORECASE)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,10 @@ def split_parts(text: str) -> list[Part]:
     """What is asked for, one part each; a statement ('My boots are torn.') is context for what is asked beside it."""
     if any(re.search(pattern, text.lower()) for pattern in (ABOUT_EVERYBODY, INSTRUCTS)):
         return [Part(text, "", "hand_over")]  # no part of such a text is taken at its word
+    text = re.sub(r"\b(how \w+),? (and|or) how\b", r"\1 \2", text, flags=re.IGNORECASE)  # 'how short and how long …' is one thing
     clauses = [c.strip() for c in BETWEEN_PARTS.split(text) if c and re.search(r"\w", c)] or [text]
     active = [bool(c.endswith("?") or ASKS.search(c) or ASKS_WITHIN.search(c) or order_ids(c) or choose_tool(c) == "hand_over") for c in clauses]
+    active = [asks and not (WHEN_IT_IS.search(c) and any(active[i + 1 :]) or re.match("because\\b", c, re.IGNORECASE)) for i, (asks, c) in enumerate(zip(active, clauses))]
     if sum(active) > 1:  # '…, and who?' asks for nothing of its own
         active = [asks and not (len(c.split()) <= 2 and not words(c) and not order_ids(c)) for c, asks in zip(clauses, active)]
     if not any(active):  # nothing that looks like a question: take it for one
