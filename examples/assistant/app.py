@@ -26,7 +26,8 @@ from .shop import TODAY, ShopUnavailable, check_shop, open_shop, unavailable
 
 log = logging.getLogger(__name__)
 
-GENERAL = r"\b(?:about|info|information|details?|describe|description|have|sell|any|offer|buy|order|get)\b"  # asks for what there is to say
+GENERAL = (r"^(?!\W*(?:who|where|when|why)\b).*"
+           r"\b(?:about|info|information|details?|describe|description|have|sell|any|offer|(?:i|to) (?:buy|order|get))\b")  # asks for what there is to say
 HAS_COME = r"\bwhich\b.*\b(?:orders|parcels|packages)\b.*\b(?:delivered|arrived|reached|received|come)\b"
 MOST_LIBRARIES = 4  # kept indexes: one for each state of the documents and each day
 
@@ -285,7 +286,7 @@ class Assistant:
         for question in library.readings(part, subject):
             asked = library.scorer.read(question)
             none = Answer("search", escalation="no_passage", subject=Subject(products=asked.products, asked=question))
-            if asked.empty and asked.products and (len(asked.text.split()) <= 4 or re.search(GENERAL, asked.text.lower())):
+            if asked.empty and asked.products and (len(asked.text.split()) <= 3 or re.search(GENERAL, asked.text.lower())):
                 evidence = [p for p in library.index.passages if p.topic in asked.products and p.kind == "catalogue"]
                 return replace(self._compose("search", question, evidence, library, request.cost), subject=none.subject)
             ranked = [] if asked.empty else library.scorer.rank(asked, library.sentences, library.index.meaning(asked.question))

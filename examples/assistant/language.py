@@ -70,7 +70,7 @@ def words(text: str) -> tuple[str, ...]:
         else:
             parts = [token] if stem(token) in single else re.split(r"['-]", token)
             kept = [part for part in parts if part and (part in members or not {part, part.removesuffix("s")} & STOPWORDS)]
-            found += [single.get(s, s) for s in map(stem, kept)]
+            found += [word for s in map(stem, kept) for word in single.get(s, s).split("+")]
     return tuple(found)
 
 

@@ -55,7 +55,9 @@ ABOUT_AN_ORDER = (rf"\b(?:my|our) (?:\w+ )?{PARCEL}\b|\b(?:did|have|had|what|tha
                   rf"\bdeliver(?:ed)? (?:\w+ )?to me\b|\b(?:has|did) \S+@\S+ (?:order|buy)")
 AN_ORDER_OF_A_DAY = r"\border\b"
 IN_GENERAL = (r"\bif\b|(?<!when )(?<!where )\b(?:can|may|could|should|must|do) i\b|\bwhat happens\b|\bpolicy\b|\b(?:until|by) when\b|\bhow (?:do|can|"
-              r"should) i\b|\bi can\b|^\W*who\b|\b(?:can|could|may|might) (?:he|she|they|somebody|someone|the \w+|a \w+)\b|\bother people\b|\b(?:anybody|anyone|somebody|someone) (?:else )?(?:see|read)\b|\bwho pays?\b")
+              r"should) i\b|\bi can\b|^\W*who\b|"
+              r"\b(?:can|could|may|might) (?:he|she|they|somebody|someone|the \w+|a \w+)\b|"
+              r"\bother people\b|\b(?:anybody|anyone|somebody|someone) (?:else )?(?:see|read)\b|\bwho pays?\b")
 SHOWS_MINE = r"\b(?:tracking|my orders|all (?:of )?my|order history|status)\b"
 MADE = r"(?:\w+ )?(?:made|manufactured|produced|sewn|grown|from)\b"
 OF_DELIVERY = (r"\b(?:express|standard|delivery (?:take|cost|time)|shipping (?:take|cost|time)|deliver to|ship to)\b|"
@@ -84,7 +86,8 @@ BETWEEN_PARTS = re.compile(
     r"(?<=[?!;])\s+|(?<=[^\s\d]\.)\s+|(?<=\d\.)\s+(?=[A-Z])|\s+[-–—]\s+|"
     r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do|does|did|is|are|can|could|may|must|will|would|has|have|should)\b"
     r"(?! (?:not|never|already|just|been|now|still|got|had)\b))|,?\s+(?=because\b)|"
-    r",\s+(?:(?:also|so|then)\s+)?(?=(?:what|how|when|where|which|who|why|do you|does|did|is|are|can|could|may i|must|will|has|have you)\b)", re.IGNORECASE)  # fmt: skip
+    r",\s+(?:(?:also|so|then)\s+)?"
+    r"(?=(?:what|how|when|where|which|who|why|do you|does|did|is|are|can|could|may i|must|will|has|have you)\b)", re.IGNORECASE)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def split_parts(text: str) -> list[Part]:
     text = re.sub(r"\b(how \w+),? (and|or) how\b", r"\1 \2", text, flags=re.IGNORECASE)  # 'how short and how long …' is one thing
     clauses = [c.strip() for c in BETWEEN_PARTS.split(text) if c and re.search(r"\w", c)] or [text]
     active = [bool(c.endswith("?") or ASKS.search(c) or ASKS_WITHIN.search(c) or order_ids(c) or choose_tool(c) == "hand_over") for c in clauses]
-    active = [asks and not (WHEN_IT_IS.search(c) and any(active[i + 1 :]) or re.match("because\\b", c, re.IGNORECASE)) for i, (asks, c) in enumerate(zip(active, clauses))]
+    beside = [bool(WHEN_IT_IS.search(c) and any(active[i + 1 :]) or re.match(r"because\b", c, re.IGNORECASE)) for i, c in enumerate(clauses)]
+    active = [asks and not known for asks, known in zip(active, beside)]
     if sum(active) > 1:  # '…, and who?' asks for nothing of its own
         active = [asks and not (len(c.split()) <= 2 and not words(c) and not order_ids(c)) for c, asks in zip(clauses, active)]
     if not any(active):  # nothing that looks like a question: take it for one

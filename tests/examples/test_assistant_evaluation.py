@@ -12,7 +12,7 @@ from assistant.evaluate import FIELDS, MemoryDesk, failures, injected_sentences,
 from assistant.gullible import GullibleComposer
 from assistant.orders import Session, order_status
 
-SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4", "pass_5", "pass_6"]
+SPLITS = ["development", "held_out_1", "held_out_2", "pass_1", "pass_2", "pass_3", "pass_4", "pass_5", "pass_6", "pass_7"]
 FIRST = {"product", "policy", "unanswerable", "stale_or_conflict", "missing_retrieval", "foreign_order", "injection", "order"}
 SINCE = {"typo", "two_questions", "negation", "dates", "all_orders", "numbers", "complaint", "follow_up", "action"}
 
@@ -29,7 +29,7 @@ def results(database):
 
 def test_the_size_of_the_set():
     assert evaluate.splits() == sorted(SPLITS)
-    assert sum(len(load_cases(split)) for split in SPLITS) >= 870
+    assert sum(len(load_cases(split)) for split in SPLITS) >= 1030
     for split in ("development", "held_out_1", "held_out_2"):
         assert {c["category"] for c in load_cases(split)} == FIRST
     for split in ("pass_1", "pass_2", "pass_3"):
@@ -127,7 +127,7 @@ def test_without_the_extra_its_absence_is_named(monkeypatch):
 def test_the_record_of_the_opened_sets_is_in_the_readme():
     """Shares with their intervals, as they were: the record and the README cannot drift apart."""
     readme, record = (evaluate.HERE / "README.md").read_text("utf-8"), evaluate.opened()
-    for split in ("pass_3", "pass_4", "pass_5", "pass_6"):
+    for split in ("pass_3", "pass_4", "pass_5", "pass_6", "pass_7"):
         for name, said in (("shop", "answerable shop questions in order"), ("out of scope", "out of scope, and answered")):
             counts = [evaluate.share(*record[split][model][name]) for model in ("without", "with")]
             assert f"| {split}: {said} | {counts[0]} | {counts[1]} |" in readme

@@ -104,6 +104,8 @@ def test_stems_do_not_mix_between_threads():
     ("Which sleeping bag can not be washed in a machine?", "Wash it by hand", "machine washed"), ("Which tent is not sold out?", "14 are in stock", "389.00"),
     ("Where do you not ship to?", "United States", "Norway"), ("What is not covered by the warranty?", "normal wear", "five years"),
     ("Which products are not available?", "Larch 4", "Larch 2"), ("What can I not return?", "opened gas cartridges", "30 days"),
+    ("Which of your tents can I not get today?", "out of stock", "14 are in stock"), ("When is the delivery charge not refunded?", "only when", "five working"),
+    ("Where must one not light the Ember?", "closed tent", "boils"), ("Which goods can't I send back to you?", "opened gas cartridges", "United States"),
 ])  # fmt: skip
 def test_what_is_not(assistant, question, said, unsaid):
     text = assistant.ask(question).own_words
@@ -113,6 +115,23 @@ def test_what_is_not(assistant, question, said, unsaid):
 @pytest.mark.parametrize("question", ["Which jackets are not waterproof?", "Which poles are not made of carbon?", "Which boots can not be resoled?"])
 def test_where_nothing_denies_it_nothing_is_said(assistant, question):
     assert assistant.ask(question).sentences == ()
+
+
+@pytest.mark.parametrize("question, said", [
+    ("It slips off every table. Can the Glow take that?", "fall from one metre"),  # what is asked was said before
+    ("Because I sweat a lot, how do I wash the Heron?", "by hand"), ("Does the Wren go in the wash, because mine is dirty?", "machine washed"),
+    ("How low and how high do the Pike poles go?", "105 to 135 cm"), ("Is the Heron goose or duck?", "700 cuin duck down"),
+])  # fmt: skip
+def test_where_in_a_text_the_question_stands(assistant, question, said):
+    assert said in assistant.ask(question).own_words
+
+
+@pytest.mark.parametrize("question, tool", [
+    ("Could he see the order from his own account?", "search"), ("I got my parcel 40 days ago and have never used it. Can I return it?", "search"),
+    ("Please add a second Brook to my order", "hand_over"), ("Where is my parcel?", "order_status"),
+])  # fmt: skip
+def test_what_is_general_and_what_is_ones_own(assistant, question, tool):
+    assert assistant.ask(question).tool == tool
 
 
 def test_the_part_without_an_answer_is_named(assistant):
