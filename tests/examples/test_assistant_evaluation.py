@@ -109,7 +109,7 @@ def test_the_model_finds_what_words_do_not(database, results):
 @pytest.mark.slow
 def test_the_model_in_short(database):
     """A paraphrase that shares no word with its sentence is found with the model, and passed on without."""
-    question = "How luminous is the Glow?"
+    question = "How dazzling is the Glow?"
     plain, helped = Assistant(database), Assistant(database, embeddings=Embeddings())
     assert plain.ask(question).escalation == "no_passage"
     assert "300 lumens" in helped.ask(question).text
