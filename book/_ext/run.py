@@ -29,7 +29,8 @@ BOOK = Path(__file__).parents[1]
 VENDOR, PAGE = BOOK / "_vendor/pyodide", BOOK / "_page"
 ROOT = "/home/book"  # where the repository's files lie in the page
 # What a page may need beside its own notebook, from the repository's root
-FILES = ("book/claims.yml", "book/references.bib", "book/*/*.txt", "book/*/*.json", "book/_tools/**/*.py")
+FILES = ("book/claims.yml", "book/references.bib", "book/*/*.txt", "book/*/*.json", "book/*/*.yml", "book/workshop/*.py")
+FILES += ("book/_tools/**/*.py", "book/_tools/**/*.json")
 FILES += tuple(f"examples/**/*.{kind}" for kind in ("py", "json", "yml"))
 PURE = ("byhand", "jaxtyping", "wadler_lindig", "yaml", "tqdm")
 # Bundles that wait until one of these modules is imported: wheels, modules of this environment or of book/_page, and files.

@@ -44,6 +44,12 @@ def test_packing_gives_the_same_bytes_again():
     assert run.packed(run.module_files("byhand")) == run.packed(run.module_files("byhand"))
 
 
+def test_what_pages_read_beside_themselves_is_packed(root):
+    beside = {file.relative_to(root).as_posix() for page in toc.pages() for file in (root / page).parent.glob("*.py") if file.name != "conftest.py"}
+    beside |= {"book/_tools/ledger/kill_matrix.json", "book/appendix/equivalent.yml"}
+    assert "book/workshop/my_gpt.py" in beside and beside <= {name for name, _ in run.found(run.FILES, root)}
+
+
 def test_weight(site, root):
     """All pages share one copy; a page that is only read loads the control alone."""
     assert sum(file.stat().st_size for file in (site / "_static/run").iterdir()) < 36e6
