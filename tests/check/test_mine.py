@@ -544,6 +544,18 @@ def test_parameters_and_a_configuration_handed_in():
     assert "none were given" in mine(lambda tokens, targets, params=None: {"loss": 1.0}).title
 
 
+def test_a_token_is_repeated_in_the_source_and_in_the_target():
+    seen, theirs = [], pair(source_vocab=99, target_vocab=98)
+
+    def step(source, decoder_input, targets):
+        if len(source) > 1:
+            seen.extend((source[0], decoder_input[0]))
+            raise NotImplementedError("the tokens are enough")
+        return theirs(source, decoder_input, targets)
+
+    assert not mine(step) and seen and all(len(np.unique(row)) < len(row) for row in seen)
+
+
 def test_the_line_that_raised_is_shown():
     title = mine(gpt(("mixed @ w", "mixed @ w.T @ w")).step).title
     assert "AttributeError" in title

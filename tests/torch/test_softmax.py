@@ -22,3 +22,9 @@ def test_softmax_agrees_with_numpy(draw_tensor, differ, masked):
 def test_large_scores_stay_finite(dtype):
     x = torch.tensor([[3e4, 0.0], [-3e4, -3e4]], dtype=dtype)
     assert softmax(x, torch.tensor([[True, True], [False, True]])).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_the_last_axis_counts():
+    assert softmax(torch.zeros(4)).tolist() == [0.25] * 4 and softmax(torch.zeros(2, 0, 3)).shape == (2, 0, 3)
+    with pytest.raises(ValueError, match=r"x had shape \(2, 3, 0\)"):
+        softmax(torch.zeros(2, 3, 0))
