@@ -120,29 +120,41 @@ def test_with_activations_the_first_stage_is_named():
     assert mine(kill.planted_step(case, NOTHING, stages=True))
 
 
-def test_one_place_alone_is_found():
-    case, mistake = kill.tied_stack(), MISTAKES["1/√d_k missing in dK"]
+def at_some_calls(case, mistake, only):
+    """A step with the mistake at these calls alone, and two updates."""
 
-    def theirs(tokens, targets, lengths=None):
-        with mistake.planted(only=(1,)):  # on the way back the second attention is the first block's
-            first = step.run(replace(case, decoder_input=tokens, targets=targets, target_lengths=lengths))
-        return dict(params=case.params, logits=first.output.logits, loss=first.loss, gradients=first.gradients.params)
+    def run(**batch):
+        params, state, found = case.params, None, {}
+        for number in (1, 2):
+            with mistake.planted(only=only):
+                now = step.run(replace(case, params=params, **batch))
+            found = found or dict(params=params, logits=now.output.logits, loss=now.loss, gradients=now.gradients.params)
+            params, state = optimizer.adam(params, now.gradients.params, state, lr=0.01)
+            found[f"params_{number}"] = params
+        return found
 
-    finding = mine(theirs).findings[0]
-    assert finding.cause[0] == mistake.name and "block.0.attention" in finding.site and "block.0.attention.w_k" in finding.stage
+    if case.source is None:
+        return lambda tokens, targets, lengths=None: run(decoder_input=tokens, targets=targets, target_lengths=lengths)
+    return lambda source, decoder_input, targets: run(source=source, decoder_input=decoder_input, targets=targets, source_lengths=None, target_lengths=None)
 
 
-def test_one_place_of_every_layer_is_found():
-    """The queries turned back the wrong way, the keys not; each layer has both."""
-    case, mistake = toy.decoder(), MISTAKES["RoPE not turned back"]
-
-    def theirs(tokens, targets, lengths=None):
-        with mistake.planted(only=range(0, 2 * case.config.n_layers, 2)):
-            first = step.run(replace(case, decoder_input=tokens, targets=targets, target_lengths=lengths))
-        return dict(params=case.params, logits=first.output.logits, loss=first.loss, gradients=first.gradients.params)
-
-    finding = mine(theirs).findings[0]
-    assert finding.cause == (mistake.name,) and finding.site == "the gradient of block.*.attention.w_q"
+@pytest.mark.parametrize(
+    "case, cause, only, site",
+    [
+        (kill.tied_stack(), "1/√d_k missing in dK", (1,), "block.0.attention.w_k"),  # on the way back the second attention is the first block's
+        # and the second is no cross-attention, where this mistake does not even run
+        (kill.uneven(), "dS for dSᵀ in dK", (1,), "decoder.1.self_attention.w_k"),
+        # the queries turned back the wrong way, the keys not; each layer has both
+        (toy.decoder(), "RoPE not turned back", range(0, 4, 2), "block.*.attention.w_q"),
+    ],
+    ids=["one of the first block", "one that runs there alone", "one of every layer"],
+)
+def test_a_mistake_at_some_places_alone_is_found(case, cause, only, site):
+    verdict = mine(at_some_calls(case, MISTAKES[cause], only))
+    (finding,) = verdict.findings
+    assert finding.cause[0] == cause and finding.site == f"the gradient of {site}"
+    assert finding.stage == finding.site.replace("*", "1")
+    assert [row.holds for row in verdict.rows if row.name.startswith("parameters after")] == [True, True]
 
 
 def test_a_mistake_going_forward_is_named_beside_another_eps():
@@ -360,8 +372,8 @@ def pair(**choices):
     return kill.planted_step(replace(case, config=config, params=params), NOTHING)
 
 
-def single(case):
-    return kill.planted_step(replace(case, params={n: a.astype(np.float32) for n, a in case.params.items()}), NOTHING)
+def single(case, lr=0.01):
+    return kill.planted_step(replace(case, params={n: a.astype(np.float32) for n, a in case.params.items()}), NOTHING, lr=lr)
 
 
 RIGHT = {
@@ -371,6 +383,7 @@ RIGHT = {
     "Llama's choices": lambda: kill.planted_step(toy.decoder(), NOTHING),
     "Llama's choices, float32": lambda: single(toy.decoder()),
     "RoPE by halves": lambda: whole(norm="pre", positions="rope", pairing="half", d_k=4),
+    "float32, moves hardly larger than rounding": lambda: single(kill.tied_stack(), lr=1e-6),
     "embedding not scaled": lambda: whole(norm="pre", scaled=False),
     "sines by halves": lambda: whole(norm="pre", pairing="half"),
     "learned positions, biases everywhere": lambda: whole(
@@ -409,6 +422,22 @@ def test_what_is_right_in_another_way_is_called_right(kind):
 def test_no_false_alarm_on_twenty_seeds(seed):
     wrong = [kind for kind, make in RIGHT.items() if not mine(make(), seed=seed)]
     assert not wrong
+
+
+def test_activations_under_other_names_in_any_layout_are_found():
+    """Time first; the features first, before the batch or before the time; the last two the other way round."""
+    case, layouts = drawn(norm="pre"), ((1, 0), (2, 0, 1), (1, 2, 0), (0, 2, 1))
+    theirs = kill.planted_step(case, NOTHING, stages=True)
+
+    def run(tokens, targets):
+        found, laid_out = theirs(tokens, targets), {}
+        for i, (name, array) in enumerate(found["activations"].items()):
+            order = layouts[i % 4] if array.ndim > 2 else ()
+            laid_out[f"mine {i}" if i % 2 else name] = np.moveaxis(array, order, range(len(order)))
+        return found | dict(activations=laid_out)
+
+    verdict = mine(run)
+    assert verdict and "50 of 50 activations" in verdict.coverage and "your logits." in verdict.coverage, verdict.coverage
 
 
 # ---- mutations outside the catalogue ------------------------------------------------------------

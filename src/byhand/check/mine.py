@@ -432,19 +432,20 @@ class _Check:
                 return None
         return self.reference.backward(self.data, output, mistake, only)
 
-    def explanations(self, forward) -> Iterator[tuple[list[Mistake], str]]:
-        """Mistakes that give every one of its arrays, and where alone they are made: everywhere, then at one place or one of every layer, then two together."""
+    def explanations(self, forward) -> Iterator[tuple[list[Mistake], str, tuple[int, ...] | None]]:
+        """Mistakes that give every one of its arrays, and where alone they are made, in words and as numbers of calls: everywhere, then at one place or
+        one of every layer, then two together."""
         base = self.tried(forward)
         whole = [[*forward, m] for m in STEP if m not in forward and self.explains(self.tried([*forward, m], whole=False))]
         if whole:
-            yield from ((mistakes, "") for mistakes in whole)
+            yield from ((mistakes, "", None) for mistakes in whole)
             return
         found_one = False
         for mistake in STEP:
             alone = len({change.function for change in mistake.changes}) == 1 or not any(map(_goes_forward, mistake.changes))
             if alone and not forward:
-                for site in self.sites(mistake, base):
-                    yield [mistake], site
+                for site, only in self.sites(mistake, base):
+                    yield [mistake], site, only
                     found_one = True
         if found_one:
             return
@@ -453,7 +454,7 @@ class _Check:
             if self.reach(self.tried([*forward, first])) > self.reach(base):
                 for second in STEP:
                     if second is not first and second not in forward and self.explains(self.tried([*forward, first, second], whole=False)):
-                        yield [*forward, first, second], ""
+                        yield [*forward, first, second], "", None
 
     def sites(self, mistake, base):
         """Where alone the mistake gives all that was returned: at one call, or at the same one of every layer, for which a * stands."""
@@ -467,11 +468,11 @@ class _Check:
                 continue
             first = next((name for name in base if name in self.seen and not _same(found[name], base[name])), "")
             if self.explains(found):
-                yield words(first) if first else f"call {number}"
+                yield words(first) if first else f"call {number}", (number,)
             in_layers.setdefault(re.sub(r"\.\d+\.", ".*.", first), []).append(number)
         for first, numbers in in_layers.items():
             if first and 1 < len(numbers) < count and self.explains(self.tried([mistake], only=tuple(numbers))):
-                yield words(first)
+                yield words(first), tuple(numbers)
 
     def explains(self, found) -> bool:
         return found is not None and all(holds is not False for _, holds in self.agreements(found))
@@ -490,14 +491,14 @@ class _Check:
         after = [self.match.take(self.result[part]) for part in ("params_1", "params_2", "params_3") if part in self.result]
         grads = self.match.take(self.result.get("gradients", {}))
         start = self.match.take(self.result.get("params", self.handed))
-        told = self.agree(self.tried(explained or []) or {})
+        told = self.agree(self.tried(*explained or ([],)))
         names = [n for n in self.reference.order() if n in grads and all(n in step for step in after) and told.get(f"d:{n}") is not None]
         names = [n for n in names if all(step[n].shape == grads[n].shape for step in (start, *after))]
         if not after or not names:
             return [], None
         gradients = [grads]
         for step in after[:-1]:  # the gradients of later steps, with whatever mistake explains the first
-            found = None if explained is None else self.tried(explained, params=step)
+            found = None if explained is None else self.tried(*explained, params=step)
             if found is None:
                 break
             gradients.append({name: found[f"d:{name}"] for name in names})
@@ -563,7 +564,7 @@ class _Check:
         right = self.reference.run(self.data)
         verdicts = self.agree(right)
         rows = [*self.invariants(), *(self.row(name, holds, right) for name, holds in verdicts.items())]
-        findings, explained = [], []
+        findings, explained = [], ([], None)
         if forward or False in verdicts.values():
             findings, explained = self.findings(forward, right, verdicts)
         update_rows, update = self.updates(explained)
@@ -597,22 +598,23 @@ class _Check:
         return Row(words(name), holds, worst.error, place_text(worst.place), verdict)
 
     def findings(self, forward, right, verdicts):
-        """What is wrong, the first in the order of computing first, and the mistakes with which the rest is judged (None where nothing explains it)."""
+        """What is wrong, the first in the order of computing first, and the mistakes, and at which calls, with which the rest is judged (None where nothing
+        explains it)."""
         first = next((name for name, holds in verdicts.items() if holds is False), None)
-        alone = [(forward, "")] if forward and self.explains(self.tried(forward)) else []
-        found = alone or [(self.forward_alone(m), FORWARD_ALONE) for m in forward if self.explains(self.tried(self.forward_alone(m)))]
+        alone = [(forward, "", None)] if forward and self.explains(self.tried(forward)) else []
+        found = alone or [(self.forward_alone(m), FORWARD_ALONE, None) for m in forward if self.explains(self.tried(self.forward_alone(m)))]
         found = found or list(self.explanations(forward))
         place, values = self.first_wrong(first, right)
         common = dict(stage=words(first), where=place, mine=values[0], right=values[1], how=self.how(first, right), example=self.example(), site="")
         if found and len(found[0][0]) == 1:
-            (mistakes, site), *_ = found
-            causes = tuple(dict.fromkeys(m.name for one, where in found for m in one if len(one) == 1))
+            (mistakes, site, only), *_ = found
+            causes = tuple(dict.fromkeys(m.name for one, *_ in found for m in one if len(one) == 1))
             n = counted(sum(v is not None for v in verdicts.values()), "array")
             behind = f"With this changed the book's own step gives all of your {n}: nothing else in them is wrong."
-            return [Finding(**common | dict(site=site), cause=causes, behind=behind)], mistakes
+            return [Finding(**common | dict(site=site), cause=causes, behind=behind)], (mistakes, only)
         if found:
             several = [Finding(**common, cause=(found[0][0][0].name,), behind="It is not alone:")]
-            return several + [Finding(stage="behind it", cause=(m.name,)) for m in found[0][0][1:]], found[0][0]
+            return several + [Finding(stage="behind it", cause=(m.name,)) for m in found[0][0][1:]], (found[0][0], None)
         if forward:  # what is wrong going forward has a name; something behind it is wrong too, and has none
             right = self.tried(forward)
             later = self.agree(right)
