@@ -18,6 +18,7 @@ STOPWORDS = frozenset(STOPWORDS_EN_PLUS) - {"down"} | {
     word for line in NEUTRAL.read_text("utf-8").splitlines() if not line.startswith("#") for word in line.split()}  # fmt: skip
 SMALL_WORDS = frozenset(w for w in STOPWORDS if len(w) >= 3)  # 'teh' is one of these, misspelt
 SYNONYMS = HERE / "data" / "synonyms.txt"
+DECIMAL = re.compile(r"\b\d+[.,]\d+")  # a measure: its parts are no words
 TOKEN = re.compile(r"\w+(?:['’-]\w+)*")
 RARE = 100  # a dictionary word counted less often than this may be a slip of the pen ('hern'): it is corrected like an unknown one
 _local = threading.local()
@@ -59,7 +60,7 @@ def synonyms() -> tuple[dict[str, str], re.Pattern, dict[str, str], list[tuple[r
 def words(text: str) -> tuple[str, ...]:
     """Stems without stop words, one for each group of synonyms; single characters stay ('Larch 2')."""
     single, pattern, phrases, gaps, members = synonyms()
-    text = text.lower().replace("’", "'")
+    text = DECIMAL.sub(" ", text.lower().replace("’", "'"))
     text = " ".join(pattern.sub(lambda found: f" {phrases[found[1]].replace('+', ' ')} ", text).split())
     for gap, first in gaps:
         text = gap.sub(rf"{first} \1", text)

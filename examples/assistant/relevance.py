@@ -30,10 +30,10 @@ NAMED_BONUS = 0.06  # the catalogue, where a product was named: the field is sma
 ENOUGH = 0.5  # the share that makes an answer, chosen on the development cases
 ENOUGH_WITH_MODEL = 0.54  # the same for a score in which a model has a part; what is enough for words is enough here
 LENIENCY = 0.6  # see Scorer.leniency
-SECOND_CHECK = 1.1  # more is needed where a model has a part and 'Do the bars contain palm oil?' has a word that no text has
+SECOND_CHECK = 1.1  # more is needed where 'Do the bars contain palm oil?' has a word that no text has: see Scorer.leniency
 BOUND_BONUS = 0.3  # for a sentence that sets a bound in a unit in which the customer names a figure ('for 80 euros', 'above 75 euros')
 UNITS = r"(euros?|kg|kilos?|g|grams?|cm|mm|metres?|litres?|degrees?|days?|weeks?|months?|hours?)\b"
-FIGURE = re.compile(rf"\b\d+(?:[.,]\d+)?\s*{UNITS}", re.IGNORECASE)
+FIGURE = re.compile(rf"(?<![\w.,])\d+\s*{UNITS}", re.IGNORECASE)  # whole: 6.90 is a price, and asks for no bound
 BOUND = re.compile(rf"\b(?:above|below|within|up to|down to|(?:from )?\d+ to|only for|at (?:least|most))\s(?:(?:plus|minus) )?"
                    rf"\d+(?:\.\d+)?\s*{UNITS}", re.IGNORECASE)
 LEAFLET_PENALTY = 0.1  # a reviewed text outranks a supplier's
@@ -44,16 +44,17 @@ SILENT_BONUS = 0.2  # 'which … not …?': the products that affirm it are gone
 NEGATION = r"(?:\b(?:not|cannot|never|no|nowhere|without|neither|excluded|unable|except)\b|n't\b)"
 ASKS_FOR_WHAT_IS_NOT = re.compile(
     rf"^\W*(?:(?:and|but|so|hi|hello|ok|please)[\s,]+)*(?:(?:to|in|with|for|of|on|at|by|from) )?"
-    rf"(?:which|wich|what|where|who|how (?:can|may) (?:i|we|one)(?= not))\b"
+    rf"(?:which|wich|what|where|who|(?:is|are) there (?:any\w*|a|some\w*)|how (?:can|may) (?:i|we|one)(?= not))\b"
     rf"(?! (?:if|happens|to do|(?:should|must)(?! (?:i|we|you|one) (?:not|never)\b)|do i do|about)\b)(?:'s|s)?.*?{NEGATION}", re.IGNORECASE)
-WHAT_I_DID_NOT = re.compile(r"\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b", re.IGNORECASE)
+DENIES_NOTHING = re.compile(r"(?<!should )(?<!must )\b(?:i|we|it|they|he|she) (?:(?:did|have|has|had|do|does|was|were|am|are)(?: not|n't)|never)\b|"
+                            r"(?:\bnot|n't)\b(?= (?:\w+ ){0,2}(?:closed|shut)\b)", re.IGNORECASE)  # 'not closed' is open
 SOLD_OUT = re.compile(r"\b(?:sold out|out of stock|unavailable)\b", re.IGNORECASE)
 IN_STOCK = re.compile(r"\b(?:in stock|available|availability|left)\b|\byou (?:do(?:n't| not) |not )?have\b", re.IGNORECASE)
 CIRCUMSTANCE = re.compile(r"because\b|(?:if|so that|when(?= (?:he|she|they))) (?:i|it|we|you|they|he|she)\b", re.IGNORECASE)
 BEFORE_A_CIRCUMSTANCE = re.compile(rf",?\s+(?={CIRCUMSTANCE.pattern})", re.IGNORECASE)
 NUMBER_OF_PRODUCTS = re.compile(r"\bof (?:the|your) (two|three|four|five)\b", re.IGNORECASE)
 WHICH = re.compile(r"\b(?:which|what)\b", re.IGNORECASE)
-WHETHER = re.compile(r"^\W*(?:and |but |hi |hello |please )?(?:do|does|is|are|has|have|can|could|may|will|would)\b", re.IGNORECASE)
+WHETHER = re.compile(r"^\W*(?:and |but |hi |hello |please )?(?:do|does|am|is|are|has|have|can|could|may|will|would)\b", re.IGNORECASE)
 WHETHER_IT_HAS = re.compile(r"\b(?:does|do|has|have|is|are)\b.*\b(?:have|has|had|contain|include|come with|there)\b", re.IGNORECASE)
 SIZE = re.compile(r"\b(small|little|smaller|smallest)\b|\b(?:big|bigger|biggest|large|larger|largest)\b", re.IGNORECASE)
 
@@ -132,7 +133,7 @@ class Scorer:
         text = clauses[at]
         found, others = frozenset(words(text)), [w for i, c in enumerate(clauses) if i != at for w in words(c)]
         beside = frozenset(w for w in others if not w.isdigit() or w in self.vocabulary)
-        negated = bool(ASKS_FOR_WHAT_IS_NOT.search(WHAT_I_DID_NOT.sub("", text)))
+        negated = bool(ASKS_FOR_WHAT_IS_NOT.search(DENIES_NOTHING.sub("", text)))
         products = self.products(found, text, negated) or (self.products(frozenset(words(about[1])), about[1]) if about else frozenset())
         if not products and beside:
             products = self.products(beside, question)
@@ -207,9 +208,10 @@ class Scorer:
     def leniency(self, asked: Asked, ranked: Sequence[tuple[float, Passage, str]]) -> float:
         """Less is enough where one product is named and one of its few sentences alone has anything of what is asked; more in a second check."""
         score, best, text = ranked[0]
-        if self.index.embeddings is not None and WHETHER.search(asked.text) and not asked.words <= self.vocabulary:
-            return SECOND_CHECK
         met = (asked.words | asked.context) & holds(text) - OF_EVERY_PRODUCT
+        alone = not met or WHETHER.search(asked.text) and (self.index.embeddings is not None or not asked.products and len(met) < 2)
+        if alone and not asked.words <= self.vocabulary:
+            return SECOND_CHECK
         if len(asked.products) != 1 or best.topic not in asked.products or asked.negated or not met:
             return 1.0
         runner_up = next((s for s, p, other in ranked if other != text and p.topic == best.topic), 0.0)

@@ -50,7 +50,7 @@ STATUS = (r"\bwhere(?:'s| is| are|s)\b|\btrack(?:ing)?\b|\bon (?:the|its|their) 
 ABOUT_AN_ORDER = (rf"\b(?:my|our) (?:\w+ )?{PARCEL}\b|\b(?:did|have|had|what|that|which|stuff|thing|things|'ve) i (?:\w+ )?(?:just )?(?:order|buy|"
                   rf"bought|ordered|purchased?|placed?)\b|"
                   rf"\bi(?:'ve| have|'d)? (?:just |ever |already )?(?:ordered|bought|purchased|placed)\b|\btrack(?:ing)? (?:number|code|no|id)\b|"
-                  rf"\border history\b|\borders\b.*\bi\b.*\bplaced?\b|\b(?:last|latest|recent|previous|past) (?:orders?|parcels?|packages?|"
+                  rf"\border history\b|\borders\b.*\bi\b.*\b(?:placed?|made?|make)\b|\b(?:last|latest|recent|previous|past) (?:orders?|parcels?|packages?|"
                   rf"purchases?)\b|\bordered\b|"
                   rf"\bdeliver(?:ed)? (?:\w+ )?to me\b|\b(?:has|did) \S+@\S+ (?:order|buy)")
 AN_ORDER_OF_A_DAY = r"\border\b"
@@ -81,7 +81,10 @@ ASKS = re.compile(
     r"doesn't|aren't)\b", re.IGNORECASE)
 WHEN_IT_IS = re.compile(r"^\W*(?:when|where|what)(?:ever)?(?:'s)? (?:i|it|we|you|they|he|she|somebody|someone|my|our|the)\b[^?]*$", re.IGNORECASE)
 ASKS_WITHIN = re.compile(r"\bhow (?:long|much|many|often|far)\b|\b(?:what|where|which|when)\W*$", re.IGNORECASE)
-STATUS_OF_IT = rf"{STATUS}|\b(?:it|they|them)\b.*\b(?:left|way|arrive|come|here|due)\b|\bwhat(?:'s| is| was) (?:in|inside)\b|\bcontents?\b|\binside\b"
+POINTS_BACK = (r"^\W*(?:and )?(?:(?:what|which)(?: (?:one|order|parcel)s?)?(?:'s| is| was| are| were) (?:it|that|this|they|those|these)|"
+               r"how (?:much )?long(?:er)?)\W*$")
+STATUS_OF_IT = (rf"{STATUS}|\b(?:it|they|them)\b.*\b(?:left|way|arrive|come|here|due)\b|\bwhat(?:'s| is| was) (?:in|inside)\b|\bcontents?\b|\binside\b|"
+                rf"{POINTS_BACK}")
 BETWEEN_PARTS = re.compile(
     r"(?<=[?!;])\s+|(?<=[^\s\d]\.)\s+|(?<=\d\.)\s+(?=[A-Z])|\s+[-–—]\s+|"
     r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:what|how|when|where|which|who|why|do|does|did|is|are|can|could|may|must|will|would|has|have|should)\b"

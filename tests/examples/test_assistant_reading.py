@@ -134,6 +134,28 @@ def test_what_is_general_and_what_is_ones_own(assistant, question, tool):
     assert assistant.ask(question).tool == tool
 
 
+@pytest.mark.parametrize("question, tools", [
+    ("I bought something from you on 1 June, what was it?", ["order_status"]), ("Which orders did I make in May?", ["order_status"]),
+    ("Did I buy anything last year? Which order was that?", ["order_status"] * 2), ("I'm waiting for TT-21265, how much longer?", ["order_status"] * 2),
+    ("How heavy is the Wren? What is that?", ["search"] * 2),
+])  # fmt: skip
+def test_what_only_points_back_goes_on_about_the_order(question, tools):
+    assert [part.tool for part in split_parts(question)] == tools
+
+
+@pytest.mark.parametrize("question, denied", [
+    ("Is there any country that you won't ship to?", True), ("What should I never do with the Ember?", True), ("Which days is the shop not closed?", False),
+    ("Which backpack have I never seen?", False),
+])  # fmt: skip
+def test_what_asks_for_what_is_not(assistant, question, denied):
+    assert assistant.current().scorer.read(question).negated is denied
+
+
+@pytest.mark.parametrize("question", ["Am I allowed to bring my dog into the shop?", "I'm 1.95 m tall. Is the Wren long enough for me?"])
+def test_one_word_or_half_a_figure_is_no_answer(assistant, question):
+    assert assistant.ask(question).escalation == "no_passage"
+
+
 def test_the_part_without_an_answer_is_named(assistant):
     answer = assistant.ask("Is the Linden in stock, and do you sell candles?")
     assert answer.left_open == ("do you sell candles?",) and "8 are in stock" in answer.text and "Not answered: “do you sell candles?”" in answer.text
