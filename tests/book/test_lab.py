@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import toc
 from browser import PATIENCE
+from playwright.sync_api import TimeoutError
 
 TOKEN = "test"
 PAGE = "book/step/06-attention.ipynb"
@@ -102,12 +103,18 @@ def test_a_page_runs_from_top_to_bottom(tab, lab):
 def open_from_contents(tab, page):
     """The panel of a page, opened by its link in the table of contents."""
     tab.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:open', {path: 'contents.ipynb'}); }")
-    tab.locator(f'.jp-MarkdownCell:visible li a[href*="{Path(page).name}"]').click()
-    return panel(tab, page)
+    return follow(tab, tab.locator(f'.jp-MarkdownCell:visible li a[href*="{Path(page).name}"]'), page)
 
 
-def panel(tab, page):
-    tab.wait_for_function(f"window.jupyterapp.shell.currentWidget?.context?.path === '{page}'")
+def follow(tab, link, page):
+    """The panel of the page that a link opens: clicked again until it does, since JupyterLab makes links its own a moment after they are shown."""
+    for _ in range(60):
+        link.click()
+        with contextlib.suppress(TimeoutError):
+            tab.wait_for_function(f"window.jupyterapp.shell.currentWidget?.context?.path === '{page}'", timeout=PATIENCE / 60)
+            break
+    else:
+        pytest.fail(f"no click has opened {page}")
     shown = tab.locator(".jp-NotebookPanel:visible")
     shown.locator(".jp-MarkdownCell h1").first.wait_for()
     return shown
@@ -124,8 +131,7 @@ def test_a_page_reads_as_on_the_site(tab):
     answers = [number for number, cell in enumerate(stored) if "hide-cell" in cell["metadata"].get("tags", [])]
     assert answers and shown.evaluate(CLOSED) == answers
     link = shown.locator(f'.jp-MarkdownCell a[href*="{Path(NEXT).name}"]').first
-    link.click()
-    assert panel(tab, NEXT).locator(".jp-MarkdownCell h1").first.inner_text().startswith(toc.title(toc.ROOT / NEXT))
+    assert follow(tab, link, NEXT).locator(".jp-MarkdownCell h1").first.inner_text().startswith(toc.title(toc.ROOT / NEXT))
 
 
 def plain_texts(notebook):
